@@ -1,0 +1,9 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""Plugs gym_objstore into NeMo Gym: the classes that Gym's YAML names as ``gym_objstore_nemo_gym:NAME``."""
+
+from __future__ import annotations
+
+from gym_objstore_nemo_gym.tokens import LineageStore, TokenSink, TokenSource
+
+__all__ = ["LineageStore", "TokenSink", "TokenSource"]

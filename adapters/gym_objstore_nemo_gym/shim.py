@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""The one place that knows where nemo-gym keeps things. Symbols are looked up by name, never by version.
+
+nemo-gym 0.7.0 has ``nemo_gym.token_id_capture``; later sources moved it to ``nemo_gym.models.token_capture``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from gym_objstore.errors import Unusable
+
+_ROOTS = ("nemo_gym.models.token_capture", "nemo_gym.token_id_capture")
+
+
+@cache
+def root() -> str:
+    """Return the package that holds Gym's token capture, or raise ``Unusable``."""
+    for name in _ROOTS:
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if not name.startswith(error.name or "\0"):
+                raise
+        else:
+            return name
+    raise Unusable("nemo-gym is not installed here", kind="no_nemo_gym", hint="install nemo-gym, or use gym_objstore")
+
+
+@cache
+def symbol(module: str, name: str) -> Any:
+    """Return a symbol of Gym's token capture; raises ``Unusable`` naming what this nemo-gym lacks."""
+    found = optional_symbol(module, name)
+    if found is None:
+        raise Unusable(f"this nemo-gym lacks a symbol, name={root()}.{module}.{name}", kind="no_symbol")
+    return found
+
+
+@cache
+def optional_symbol(module: str, name: str) -> Any:
+    """Return a symbol that only newer versions have, or None."""
+    try:
+        return getattr(import_module(f"{root()}.{module}"), name, None)
+    except ModuleNotFoundError:
+        return None
+
+
+@cache
+def retired_error() -> type[Exception]:
+    """Return the class to raise behind a tombstone: ours, and Gym's too where Gym has one."""
+    from gym_objstore.errors import Retired  # noqa: PLC0415 - beside its only use
+
+    places = (("protocols", "TokenCaptureRetiredError"), ("store", "TokenCaptureRetiredError"))
+    theirs = next((found for place in places if (found := optional_symbol(*place))), None)
+    return Retired if theirs is None else type("TokenCaptureRetired", (Retired, theirs), {})

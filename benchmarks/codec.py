@@ -1,0 +1,295 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which stored form of a token entry costs least. Run ``python -m benchmarks.codec [--json]``.
+
+Owns the rivals of ``gym_objstore.codec`` and the entries they are compared on. Needs ``zstandard`` and about two
+minutes. Every figure is per entry; the record's canonical JSON is at hand when an encoder starts, because identity
+needs it anyway.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import random
+import statistics
+import struct
+import sys
+import threading
+import time
+import tracemalloc
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+import zstandard
+
+from benchmarks.columns import narrow_decode, narrow_encode, planes_decode, planes_encode
+from gym_objstore import codec
+from gym_objstore.digests import canonical_json, sha256_hex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Record = dict[str, Any]
+Pack = tuple["Callable[[bytes], bytes]", "Callable[[bytes], bytes]"]
+Form = tuple["Callable[[Record, bytes], bytes]", "Callable[[bytes], Record]"]
+
+SIZES = (2_048, 8_192, 32_768, 131_072)
+"""Tokens of an entry: seven eighths prompt, one eighth generated."""
+
+VOCABULARY = 152_000
+BURST = 256
+"""Entries that are encoded in one thread without rest while the event loop ticks."""
+
+PAUSE = 50e-6
+"""Seconds the thread sleeps after each entry; without a pause the loop waits for the interpreter's 5 ms switch."""
+
+
+class Codec(NamedTuple):
+    """A stored form: ``decode`` gives what validation takes, ``verify`` the digest of the canonical JSON too."""
+
+    name: str
+    encode: Callable[[Record, bytes], bytes]
+    decode: Callable[[bytes], Record]
+    verify: Callable[[bytes], tuple[Record, str]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one codec costs on entries of one size. Memory is Python's own, without a compressor's context."""
+
+    tokens: int
+    codec: str
+    bytes_stored: int
+    encode_ms: float
+    encode_cpu_ms: float
+    gil_share: float
+    """0: two threads encode twice as fast as one; 1: no faster."""
+    stall_ms: float
+    """The event loop's longest pause while a thread writes, hashes and encodes ``BURST`` entries."""
+    decode_ms: float
+    verify_ms: float
+    encode_peak_bytes: int
+    decode_peak_bytes: int
+
+
+def entry(tokens: int, seed: int = 1) -> Record:
+    """Return a record as a served call has it: Zipf-like ids with repeated passages, float32 log probs, tool calls."""
+    source = random.Random(seed)  # noqa: S311 - a reproducible sample, no secret
+    ids = list(itertools.islice(_ids(source), tokens))
+    generated = tokens // 8
+    probs = [-(source.expovariate(1.0) ** 3) * 0.2 for _ in range(generated)]
+    words = [f"word{source.randrange(5_000)}" for _ in range(generated // 2)]
+    call = {
+        "name": "run_tests",
+        "arguments": '{"path": "src", "verbose": true}',
+        "call_id": "call_7",
+        "type": "function_call",
+    }
+    return {
+        "schema_version": 1,
+        "rollout_id": "task-17_g3",
+        "model_call_id": f"call-{seed:032x}",
+        "model": "policy",
+        "prompt_token_ids": ids[generated:],
+        "generation_token_ids": ids[:generated],
+        "generation_log_probs": list(struct.unpack(f"{generated}f", struct.pack(f"{generated}f", *probs))),
+        "routed_experts": None,
+        "output_items": [{"type": "message", "role": "assistant", "content": " ".join(words)}, call],
+        "response_id": f"resp_{seed:032x}",
+        "created_at": 1_790_000_000.123456,
+        "parent_call_id": f"call-{seed - 1:032x}",
+        "cum_len": tokens,
+        "digest": "5e" * 32,
+        "parent_resolution": "resolved",
+        "continuation_fingerprint": "c0" * 32,
+        "continuation_context_digest": "d1" * 32,
+        "prompt_is_delta": False,
+        "prefix_supplied": False,
+    }
+
+
+def _ids(source: random.Random) -> Iterator[int]:
+    """Yield ids of a log-uniform law; every fiftieth time, on average, a passage that was seen before."""
+    seen: list[int] = []
+    while True:
+        start = source.randrange(len(seen)) if seen and source.random() < 0.02 else None
+        passage = (
+            [int(VOCABULARY ** source.random())] if start is None else seen[start : start + source.randrange(10, 80)]
+        )
+        seen += passage
+        yield from passage
+
+
+def zstd(level: int) -> Pack:
+    """Return compression and its inverse; one context per call, since threads cannot share one."""
+    return (
+        lambda raw: zstandard.ZstdCompressor(level=level).compress(raw),
+        lambda body: zstandard.ZstdDecompressor().decompress(body),
+    )
+
+
+def text(name: str, pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]) -> Codec:
+    """Return a codec that stores the canonical JSON itself: the digest is that of the unpacked bytes."""
+    return Codec(name, lambda _, canonical: pack(canonical), *_reading(unpack, orjson.loads))
+
+
+def _reading(
+    unpack: Callable[[bytes], bytes], parse: Callable[[bytes], Record]
+) -> tuple[Callable[[bytes], Record], Callable[[bytes], tuple[Record, str]]]:
+    def verify(body: bytes) -> tuple[Record, str]:
+        raw = unpack(body)
+        return parse(raw), sha256_hex(raw)
+
+    return lambda body: parse(unpack(body)), verify
+
+
+def columns(name: str, form: Form, pack: Pack) -> Codec:
+    """Return a codec of columns: the digest needs the canonical JSON written again."""
+    encode, decode = form
+
+    def verify(body: bytes) -> tuple[Record, str]:
+        record = decode(pack[1](body))
+        return record, sha256_hex(canonical_json(record))
+
+    return Codec(
+        name, lambda record, canonical: pack[0](encode(record, canonical)), lambda body: decode(pack[1](body)), verify
+    )
+
+
+PLAIN: Pack = (bytes, bytes)
+NARROW: Form = (narrow_encode, narrow_decode)
+PLANES: Form = (planes_encode, planes_decode)
+SHIPPED = Codec("as shipped (zst)", codec.encode, *_reading(lambda body: codec.unpack(body, codec.FORMAT), codec.parse))
+CODECS = (
+    text("canonical JSON", *PLAIN),
+    SHIPPED,
+    text("JSON, zlib 1", lambda raw: zlib.compress(raw, 1), zlib.decompress),
+    text("JSON, zstd 1", *zstd(1)),
+    text("JSON, zstd 3", *zstd(3)),
+    columns("narrow columns", NARROW, PLAIN),
+    columns("narrow columns, zstd 1", NARROW, zstd(1)),
+    columns("byte planes", PLANES, PLAIN),
+    columns("byte planes, zstd 1", PLANES, zstd(1)),
+    columns("byte planes, zstd 3", PLANES, zstd(3)),
+)
+
+
+def measure(form: Codec, record: Record) -> Row:
+    """Return the figures of one codec on one record, after checking that it loses nothing."""
+    canonical = canonical_json(record)
+    body = form.encode(record, canonical)
+    if form.verify(body)[1] != sha256_hex(canonical):
+        msg = f"the codec changed the record, codec={form.name}"
+        raise AssertionError(msg)
+
+    def encode() -> object:
+        return form.encode(record, canonical)
+
+    def whole() -> None:
+        text = canonical_json(record)
+        sha256_hex(text)
+        form.encode(record, text)
+        time.sleep(PAUSE)
+
+    tokens = len(record["prompt_token_ids"]) + len(record["generation_token_ids"])
+    return Row(
+        tokens=tokens,
+        codec=form.name,
+        bytes_stored=len(body),
+        encode_ms=median_ms(encode),
+        encode_cpu_ms=median_ms(encode, time.thread_time),
+        gil_share=gil_share(encode, repeats=1_000_000 // tokens),
+        stall_ms=min(asyncio.run(stall_ms(whole)) for _ in range(3)),
+        decode_ms=median_ms(lambda: form.decode(body)),
+        verify_ms=median_ms(lambda: form.verify(body)),
+        encode_peak_bytes=peak_bytes(encode),
+        decode_peak_bytes=peak_bytes(lambda: form.decode(body)),
+    )
+
+
+def median_ms(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the median of 31 calls in milliseconds."""
+    times = []
+    for _ in range(31):
+        start = clock()
+        call()
+        times.append(clock() - start)
+    return statistics.median(times) * 1e3
+
+
+def gil_share(call: Callable[[], object], repeats: int) -> float:
+    """Return what part of a call no other thread can run beside, from the speed of two threads over one."""
+    alone, together = (min(_wall(call, repeats, threads) for _ in range(5)) for threads in (1, 2))
+    return min(max(together / alone - 1, 0.0), 1.0)
+
+
+def _wall(call: Callable[[], object], repeats: int, threads: int) -> float:
+    def work() -> None:
+        for _ in range(repeats):
+            call()
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    start = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return time.perf_counter() - start
+
+
+async def stall_ms(call: Callable[[], object]) -> float:
+    """Return the longest time between two ticks of the loop while a thread makes ``BURST`` calls."""
+    loop = asyncio.get_running_loop()
+    worst = 0.0
+    with ThreadPoolExecutor(1) as pool:
+        done = asyncio.gather(*(loop.run_in_executor(pool, call) for _ in range(BURST)))
+        last = time.perf_counter()
+        while not done.done():
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            worst, last = max(worst, now - last), now
+    return worst * 1e3
+
+
+def peak_bytes(call: Callable[[], object]) -> int:
+    """Return the most memory Python holds at once during a call, beyond what it held before."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def markdown(rows: list[Row]) -> str:
+    """Return the rows as a table for the documentation."""
+    lines = [
+        "| tokens | codec | kB | encode ms | CPU ms | GIL | stall ms | decode ms | verified ms | peak kB, encode / decode |",
+        "|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    lines += [
+        f"| {row.tokens:,} | {row.codec} | {row.bytes_stored / 1e3:.1f} | {row.encode_ms:.2f} | {row.encode_cpu_ms:.2f} "
+        f"| {row.gil_share:.0%} | {row.stall_ms:.1f} | {row.decode_ms:.2f} | {row.verify_ms:.2f} "
+        f"| {row.encode_peak_bytes / 1e3:,.0f} / {row.decode_peak_bytes / 1e3:,.0f} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure every codec on every size and print a Markdown table, or JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.codec", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON list of rows")
+    as_json = parser.parse_args().json
+    rows = [measure(form, entry(tokens)) for tokens in SIZES for form in CODECS]
+    printed = orjson.dumps([asdict(row) for row in rows]).decode() if as_json else markdown(rows)
+    sys.stdout.write(printed + "\n")
+
+
+if __name__ == "__main__":
+    main()

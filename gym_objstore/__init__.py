@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""An object-storage data plane for reinforcement-learning rollouts, with nothing shared but a bucket.
+
+Names are loaded at first use: importing the package loads no storage client and no model class.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gym_objstore.errors import (
+    Conflict,
+    Corrupt,
+    Denied,
+    Invalid,
+    NotFound,
+    ObjstoreError,
+    Retired,
+    Unavailable,
+    Unusable,
+)
+
+if TYPE_CHECKING:
+    from gym_objstore.installed import (
+        install_lineage_store,
+        install_token_sink,
+        install_token_source,
+        installed_lineage_store,
+        installed_token_sink,
+        installed_token_source,
+    )
+    from gym_objstore.records import TokenEntry
+    from gym_objstore.sinks import LineageResolver, LineageStore, TokenSink, TokenSource
+    from gym_objstore.store.opening import open_store
+    from gym_objstore.tokens import Problem, Snapshot
+    from gym_objstore.trajectories import rebuild
+
+_LAZY = {
+    "LineageResolver": "sinks",
+    "LineageStore": "sinks",
+    "Problem": "tokens",
+    "Snapshot": "tokens",
+    "TokenEntry": "records",
+    "TokenSink": "sinks",
+    "TokenSource": "sinks",
+    "install_lineage_store": "installed",
+    "install_token_sink": "installed",
+    "install_token_source": "installed",
+    "installed_lineage_store": "installed",
+    "installed_token_sink": "installed",
+    "installed_token_source": "installed",
+    "open_store": "store.opening",
+    "rebuild": "trajectories",
+}
+
+__all__ = [
+    "Conflict",
+    "Corrupt",
+    "Denied",
+    "Invalid",
+    "LineageResolver",
+    "LineageStore",
+    "NotFound",
+    "ObjstoreError",
+    "Problem",
+    "Retired",
+    "Snapshot",
+    "TokenEntry",
+    "TokenSink",
+    "TokenSource",
+    "Unavailable",
+    "Unusable",
+    "install_lineage_store",
+    "install_token_sink",
+    "install_token_source",
+    "installed_lineage_store",
+    "installed_token_sink",
+    "installed_token_source",
+    "open_store",
+    "rebuild",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    found = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at what a bucket holds: runs, rollouts, their state, and every finding of a full re-read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gym_objstore.flow import Find, Flow, folders, together
+from gym_objstore.index import Index, read_index
+from gym_objstore.keys import FAMILIES, RUN_FOLDER, entry_key, run_prefix
+from gym_objstore.tokens import Problem, Snapshot, listed_problems, reader, snapshot_of, spoken
+from gym_objstore.trajectories import rebuild
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOSSES = {"incomplete_marker", "dangling_intent"}
+"""Problems that say a call was lost: the system worked as promised, the rollout is masked."""
+
+
+class Overview(NamedTuple):
+    """One rollout as its listing shows it.
+
+    ``state`` is ``retired`` behind a tombstone, ``incomplete`` with any problem, else ``complete``, which
+    says that nothing is known to be missing, not that the rollout has ended.
+    """
+
+    rollout_id: str
+    state: str
+    entries: int
+    intents: int
+    version: int
+    problems: tuple[Problem, ...]
+
+
+class Finding(NamedTuple):
+    """One thing a check found. ``severity`` is ``error`` (damage), ``warning`` (loss or a rest) or ``note``."""
+
+    severity: str
+    kind: str
+    rollout_id: str
+    model_call_id: str
+    detail: str
+
+
+class Report(NamedTuple):
+    """A rollout re-read: its overview, its verified snapshot (None behind a tombstone) and the findings."""
+
+    overview: Overview
+    snapshot: Snapshot | None
+    findings: tuple[Finding, ...]
+
+
+def runs() -> Flow[dict[str, tuple[str, ...]]]:
+    """Return every run id with the families that hold something of it."""
+    found: dict[str, list[str]] = {}
+    for family in FAMILIES:
+        for name in (yield from folders(f"{family}/")):
+            found.setdefault(spoken(name), []).append(family)
+    return {run: tuple(families) for run, families in sorted(found.items())}
+
+
+def rollouts(family: str, run_id: str) -> Flow[dict[str, str]]:
+    """Return a run's rollouts: the prefix of each by its id, or by its segment where only its hash is known."""
+    prefix = run_prefix(family, run_id)
+    found = yield from folders(prefix)
+    return {spoken(name): f"{prefix}{name}/" for name in found if name != RUN_FOLDER}
+
+
+def overview(rollout_id: str, rollout: str) -> Flow[Overview]:
+    """Return the state of the rollout at a prefix from one listing."""
+    return _overview(rollout_id, (yield from read_index(rollout)))
+
+
+def _overview(rollout_id: str, index: Index) -> Overview:
+    problems = tuple(listed_problems(index))
+    state = "retired" if index.tombstone else "incomplete" if problems else "complete"
+    return Overview(rollout_id, state, len(index.entries), len(index.intents), index.version, problems)
+
+
+def check_rollout(rollout_id: str, rollout: str) -> Flow[Report]:
+    """Re-read and re-hash everything below a rollout's prefix and prove every link between its calls."""
+    index = yield from read_index(rollout)
+    if index.tombstone:
+        return Report(_overview(rollout_id, index), None, tuple(_behind_the_fence(rollout_id, index)))
+    names = index.sound
+    found = yield from together(Find(entry_key(rollout, name), reader(rollout, name)) for name in names)
+    snapshot = snapshot_of(rollout_id, index, list(zip(names, found, strict=True)))
+    return Report(_overview(rollout_id, index), snapshot, tuple(_findings(index, snapshot)))
+
+
+def _findings(index: Index, snapshot: Snapshot) -> Iterator[Finding]:
+    for problem in snapshot.problems:
+        severity = "warning" if problem.kind in _LOSSES else "error"
+        yield Finding(severity, problem.kind, snapshot.rollout_id, problem.model_call_id, problem.detail)
+    for call, reason in sorted(rebuild(snapshot.entries).unplaced.items()):
+        yield Finding("warning", "unplaced_call", snapshot.rollout_id, call, reason)
+    for drop in index.drops:
+        yield Finding("warning", "unfinished_drop", snapshot.rollout_id, "", f"snapshot_id={drop.snapshot}")
+
+
+def _behind_the_fence(rollout_id: str, index: Index) -> Iterator[Finding]:
+    for name in index.state:
+        yield Finding("note", "late_write", rollout_id, "", f"object={name}")

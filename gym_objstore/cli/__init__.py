@@ -1,0 +1,18 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ``gym-objstore`` command: thin commands over the library."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; says what to install where the ``cli`` extra is missing."""
+    try:
+        import typer  # noqa: F401, PLC0415 - the extra may be absent
+    except ModuleNotFoundError:
+        sys.exit("gym-objstore: the command line needs its extra: pip install 'gym-objstore[cli]'")
+    from gym_objstore.cli.app import app  # noqa: PLC0415 - after the check
+
+    app()

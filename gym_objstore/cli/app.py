@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command tree, and how errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from gym_objstore import errors
+from gym_objstore.cli import demo, doctor, look, spill
+from gym_objstore.cli.printing import complain
+
+EXIT_FINDINGS = 1
+EXIT_CODES: dict[type[Exception], int] = {
+    errors.Invalid: 2,
+    errors.NotFound: 3,
+    errors.Retired: 4,
+    errors.Denied: 5,
+    errors.Unavailable: 6,
+    errors.Corrupt: 7,
+    errors.Conflict: 8,
+    errors.Unusable: 9,
+}
+"""The exit code of each error. 0 is success, 1 a finding or a broken promise, 2 also a wrong command line."""
+
+
+class _Commands(TyperGroup):
+    """Turns this package's errors into one line on stderr and their exit code."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().__call__(*args, **kwargs)
+        except errors.ObjstoreError as error:
+            complain(error)
+            sys.exit(EXIT_CODES.get(type(error), EXIT_FINDINGS))
+
+
+app = typer.Typer(
+    name="gym-objstore",
+    cls=_Commands,
+    help="Look at, check and try the object-storage data plane of reinforcement-learning rollouts.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for command in (look.ls, look.show, look.check, doctor.doctor, spill.spill, demo.demo):
+    app.command()(command)

@@ -1,0 +1,140 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""``ls``, ``show`` and ``check``: what is in a bucket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gym_objstore.checking import Report, check_rollout, overview, rollouts, runs
+from gym_objstore.cli.options import Backend, Endpoint, Json, Profile, Region, Run, Url, open_store, require_run
+from gym_objstore.cli.printing import print_json, print_table, say, tracked
+from gym_objstore.errors import NotFound
+from gym_objstore.flow import run
+
+if TYPE_CHECKING:
+    from gym_objstore.store import Store
+    from gym_objstore.tokens import Snapshot
+
+_FAMILY = "tokens"
+
+
+def ls(  # noqa: PLR0913 - each is an option
+    url: Url = None,
+    run_id: Run = None,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    profile: Profile = None,
+    backend: Backend = None,
+    json: Json = False,  # noqa: FBT002
+) -> None:
+    """List the runs of a store or, with --run-id, the rollouts of a run with their state and counts."""
+    store = open_store(url, endpoint, region, profile, backend)
+    if run_id is None:
+        found = run(runs(), store)
+        if json:
+            print_json([{"run_id": name, "families": families} for name, families in found.items()])
+        else:
+            print_table(f"runs in {store.url}", ["run", "families"], [(name, " ".join(f)) for name, f in found.items()])
+        return
+    prefixes = run(rollouts(_FAMILY, run_id), store)
+    rows = [run(overview(name, prefix), store) for name, prefix in tracked(list(prefixes.items()), "listing rollouts")]
+    if json:
+        print_json([_jsonable(row) for row in rows])
+        return
+    shown = [
+        (r.rollout_id, r.state, r.entries, r.intents, ", ".join(sorted({p.kind for p in r.problems}))) for r in rows
+    ]
+    print_table(f"rollouts of {run_id}", ["rollout", "state", "entries", "intents", "problems"], shown)
+
+
+def show(  # noqa: PLR0913 - each is an option
+    rollout_id: Annotated[str, typer.Argument(help="The rollout.")],
+    url: Url = None,
+    run_id: Run = None,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    profile: Profile = None,
+    backend: Backend = None,
+    json: Json = False,  # noqa: FBT002
+) -> None:
+    """Show a rollout: its calls, their parents and tokens, and what is wrong with it."""
+    store = open_store(url, endpoint, region, profile, backend)
+    report = _report(store, require_run(run_id), rollout_id)
+    if json:
+        print_json({**_jsonable(report.overview), "calls": _calls(report.snapshot), "findings": _findings(report)})
+        return
+    say(f"{rollout_id}: {report.overview.state}, version {report.overview.version}")
+    columns = ["call", "parent", "resolution", "prompt", "generated", "digest"]
+    if report.snapshot is not None:
+        print_table("calls", columns, [tuple(call.values()) for call in _calls(report.snapshot)])
+    if report.findings:
+        _print_findings([report])
+
+
+def check(  # noqa: PLR0913 - each is an option
+    rollout_id: Annotated[str | None, typer.Argument(help="One rollout; all of the run without it.")] = None,
+    url: Url = None,
+    run_id: Run = None,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    profile: Profile = None,
+    backend: Backend = None,
+    json: Json = False,  # noqa: FBT002
+) -> None:
+    """Re-read and re-hash a rollout or a run. Exits with 1 if anything is damaged; losses are warnings."""
+    store = open_store(url, endpoint, region, profile, backend)
+    run_id = require_run(run_id)
+    if rollout_id is not None:
+        reports = [_report(store, run_id, rollout_id)]
+    else:
+        prefixes = run(rollouts(_FAMILY, run_id), store)
+        reports = [run(check_rollout(*item), store) for item in tracked(list(prefixes.items()), "checking")]
+    damaged = any(finding.severity == "error" for report in reports for finding in report.findings)
+    if json:
+        findings = [finding for report in reports for finding in _findings(report)]
+        print_json({"run_id": run_id, "rollouts": len(reports), "damaged": damaged, "findings": findings})
+    else:
+        _print_findings(reports)
+        say(f"{len(reports)} rollouts checked: {'damage found' if damaged else 'no damage'}")
+    raise typer.Exit(int(damaged))
+
+
+def _report(store: Store, run_id: str, rollout_id: str) -> Report:
+    prefix = run(rollouts(_FAMILY, run_id), store).get(rollout_id)
+    if prefix is None:
+        raise NotFound(
+            f"no such rollout, run_id={run_id}, rollout_id={rollout_id}",
+            kind="no_rollout",
+            hint="list them: gym-objstore ls --run-id ...",
+        )
+    return run(check_rollout(rollout_id, prefix), store)
+
+
+def _calls(snapshot: Snapshot | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "model_call_id": entry.model_call_id,
+            "parent_call_id": entry.parent_call_id or "",
+            "parent_resolution": str(entry.parent_resolution or ""),
+            "prompt_tokens": len(entry.prompt_token_ids),
+            "generated_tokens": len(entry.generation_token_ids),
+            "digest": entry.digest or "",
+        }
+        for entry in (snapshot.entries if snapshot else ())
+    ]
+
+
+def _findings(report: Report) -> list[dict[str, str]]:
+    return [finding._asdict() for finding in report.findings]
+
+
+def _print_findings(reports: list[Report]) -> None:
+    rows = [tuple(finding) for report in reports for finding in report.findings]
+    print_table("findings", ["severity", "kind", "rollout", "call", "detail"], rows)
+
+
+def _jsonable(row: Any) -> dict[str, Any]:
+    return {**row._asdict(), "problems": [problem._asdict() for problem in row.problems]}

@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""The stored body of a record: bytes from its canonical JSON, and back.
+
+Owns the formats and the refusal of bytes that are none. Does not own identity, the SHA-256 of the canonical JSON: a
+reader hashes what ``unpack`` returns before it believes ``parse``.
+
+Format ``zst`` is the canonical JSON as one zstd frame with content size and checksum, so ``zstd -d`` and ``sha256sum``
+check an object without this package; docs/decisions/0001-entry-codec.md says why. Format ``json`` is the text itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+import zstandard
+
+from gym_objstore.digests import canonical_json
+from gym_objstore.errors import Corrupt, Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMAT: Final = "zst"
+"""The format that ``encode`` writes; the extension of an object's name."""
+
+INTERCHANGE: Final = "json"
+"""The format that is the canonical JSON itself; always readable."""
+
+LIMIT: Final = 256 * 1024 * 1024
+"""Bytes of the longest text that is stored, and that is read unless the caller says otherwise."""
+
+_LEVEL = 1
+_DEPTH = 254
+"""Levels of nesting that canonical JSON can have."""
+
+
+def encode(record: Mapping[str, Any], canonical: bytes) -> bytes:  # noqa: ARG001 - what a columnar format would need
+    """Return the body of a record in format ``FORMAT``, given its canonical JSON.
+
+    Equal arguments give equal bodies until the zstd library changes. Raises ``Invalid`` (kind ``too_large``) for a
+    text that no reader would take.
+    """
+    if len(canonical) > LIMIT:
+        msg = f"the record is too large to store, bytes={len(canonical)}, limit={LIMIT}"
+        raise Invalid(msg, kind="too_large", hint="store its large fields elsewhere")
+    # A compressor of its own per call: threads cannot share one, and it costs 25 microseconds.
+    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(canonical)
+
+
+def decode(body: bytes, extension: str, *, limit: int = LIMIT) -> dict[str, Any]:
+    """Return the record of a body whose object's name ends in ``extension``.
+
+    Its canonical JSON is byte for byte what was encoded, every float and the difference of ``0`` and ``0.0``
+    included. Raises ``Corrupt`` as ``unpack`` and ``parse`` do, and nothing else whatever the bytes.
+    """
+    return parse(unpack(body, extension, limit=limit))
+
+
+def unpack(body: bytes, extension: str, *, limit: int = LIMIT) -> bytes:
+    """Return the text in a body, whose SHA-256 is the record's identity.
+
+    Allocates no more than ``limit`` bytes whatever the body claims. Raises ``Corrupt`` for a body that was cut short,
+    extended or altered; with kind ``newer_format`` for an extension this version does not know, and ``too_large``
+    for a text above ``limit``.
+    """
+    if extension == INTERCHANGE:
+        _require_within(limit, len(body))
+        return body
+    if extension == FORMAT:
+        return _decompress(body, limit)
+    msg = f"this version cannot read the format, format={extension!r}"
+    raise Corrupt(msg, kind="newer_format", hint="upgrade gym_objstore")
+
+
+def parse(text: bytes) -> dict[str, Any]:
+    """Return the record a text spells. Takes up to 25 times the text's size in memory.
+
+    Raises ``Corrupt`` for what is no JSON object, or nested deeper than canonical JSON can be.
+    """
+    if not (text.startswith(b"{") and text.endswith(b"}")):
+        raise _damaged("its text is no JSON object")
+    try:
+        record: dict[str, Any] = orjson.loads(text)
+        if text.count(b"[") + text.count(b"{") > _DEPTH:
+            canonical_json(record)  # reading follows deeper nesting than writing
+    except (orjson.JSONDecodeError, Invalid) as error:
+        raise _damaged("its text is no JSON object of at most 254 levels") from error
+    return record
+
+
+def _decompress(body: bytes, limit: int) -> bytes:
+    try:
+        size = zstandard.get_frame_parameters(body).content_size
+        if size in (0, zstandard.CONTENTSIZE_UNKNOWN):  # the library would believe 0 without a look at the rest
+            raise _damaged("it does not say how long its text is")
+        _require_within(limit, size)
+        return zstandard.ZstdDecompressor().decompress(body, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise _damaged("it is not one whole zstd frame") from error
+
+
+def _require_within(limit: int, size: int) -> None:
+    if size > limit:
+        msg = f"the text is longer than the limit, bytes={size}, limit={limit}"
+        raise Corrupt(msg, kind="too_large", hint="raise the limit if you trust the writer")
+
+
+def _damaged(reason: str) -> Corrupt:
+    return Corrupt(f"the body is damaged: {reason}", hint="restore the object, or leave its call out")

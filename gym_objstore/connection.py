@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the components of one run share in a process: the store, the writer, the cache and the spill.
+
+A server builds its sink and its resolver separately, from text; equal settings find the same connection,
+so that the resolver knows what the sink wrote. A forked child starts with none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
+
+from gym_objstore.cache import LruCache
+from gym_objstore.errors import Denied, ObjstoreError, Retired, Unavailable, Unusable
+from gym_objstore.flow import Put, arun
+from gym_objstore.objects import announcement
+from gym_objstore.spill import Spill, Spilled, forget, replay
+from gym_objstore.store.opening import open_store
+from gym_objstore.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from gym_objstore.flow import Flow
+    from gym_objstore.lineage import Parent
+    from gym_objstore.settings import Settings
+
+T = TypeVar("T")
+
+CACHED_TOKENS = 8_000_000
+"""Tokens of parents that a process remembers, as nemo-gym's reference does; 8 bytes each."""
+
+_REPLAY_PAUSE = 1.0
+_REPLAY_PAUSE_LIMIT = 30.0
+
+_log = logging.getLogger("gym_objstore")
+_open: dict[Settings, Connection] = {}
+_opening = threading.Lock()
+
+
+class Connection:
+    """A run's store with what its users in this process share."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.store = open_store(settings.store)
+        self.writer = Writer(settings.store.concurrency)
+        self.parents = ParentMemory()
+        self.spill = Spill(settings.spill_dir, self.store.url)
+        self.users: WeakSet[object] = WeakSet()
+        self._announced: set[str] = set()
+        self._replaying: asyncio.Task[None] | None = None
+
+    async def play(self, flow: Flow[T]) -> T:
+        """Play a flow on the running loop."""
+        return await arun(flow, self.store, limit=self.settings.store.concurrency)
+
+    async def write(self, family: str, flow: Callable[[Sequence[Put]], Flow[T]]) -> T:
+        """Play a writing flow; this process's first one leaves the run's writer marker in the same round trip."""
+        also = () if family in self._announced else (announcement(family, self.settings.run_id),)
+        written = await self.play(flow(also))
+        self._announced.add(family)
+        return written
+
+    def keep(self, put: Put) -> Path:
+        """Spill a write and see to it that it is replayed while this process lives."""
+        path = self.spill.keep(put)
+        self.start_replay()
+        return path
+
+    def start_replay(self) -> None:
+        """Replay what is kept, in the background of the running loop, until nothing is left."""
+        if (self._replaying is None or self._replaying.done()) and len(self.spill):
+            self._replaying = asyncio.get_running_loop().create_task(self._replay())
+
+    async def _replay(self) -> None:
+        pause = _REPLAY_PAUSE
+        while len(self.spill):
+            try:
+                for kept in self.spill.kept():
+                    await self.replay(kept)
+                pause = _REPLAY_PAUSE
+            except ObjstoreError as error:
+                _log.warning("kept writes cannot be replayed yet, kept=%d, error=%s", len(self.spill), error)
+                pause = min(2 * pause, _REPLAY_PAUSE_LIMIT)
+            await asyncio.sleep(pause)
+
+    async def replay(self, kept: Spilled) -> None:
+        """Store one kept write; behind a tombstone it is discarded with a warning."""
+        try:
+            await self.play(replay(kept.put))
+        except Retired as error:
+            _log.warning("a kept write came after retirement and was discarded, key=%s, error=%s", kept.put.key, error)
+        forget(kept.path)
+
+    async def close(self, user: object) -> None:
+        """Let one user go; with the last one the store's connections are released."""
+        self.users.discard(user)
+        if self.users:
+            return
+        if self._replaying is not None and self._replaying.get_loop() is asyncio.get_running_loop():
+            self._replaying.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._replaying
+        with _opening:
+            if _open.get(self.settings) is self:
+                del _open[self.settings]
+        await self.store.close_async()
+
+
+class ParentMemory:
+    """Parents by object key, bounded by their tokens."""
+
+    def __init__(self) -> None:
+        self._kept: LruCache[Parent] = LruCache(CACHED_TOKENS)
+
+    def get(self, key: str) -> Parent | None:
+        """Return the remembered parent, if it still is."""
+        return self._kept.get(key)
+
+    def put(self, key: str, parent: Parent) -> None:
+        """Remember a parent."""
+        self._kept.put(key, parent, len(parent.tokens) + 1)
+
+
+class Component:
+    """What sinks, sources and resolvers have in common: settings, a lazy connection, pickling and close.
+
+    Making one does no I/O. It may be pickled (its settings travel, no handle does), used from many loops
+    and threads, and used in a spawned or forked child, which connects anew.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._closed = False
+
+    @property
+    def connection(self) -> Connection:
+        """The process's connection for these settings. Raises ``Unusable`` after ``close``."""
+        if self._closed:
+            raise Unusable(f"this {type(self).__name__} is closed", kind="closed")
+        with _opening:
+            found = _open.get(self.settings)
+            if found is None:
+                found = _open[self.settings] = Connection(self.settings)
+            found.users.add(self)
+        return found
+
+    async def close(self) -> None:
+        """Release what this component holds. Idempotent; nothing is ever flushed here."""
+        if not self._closed:
+            found = _open.get(self.settings)
+            self._closed = True
+            if found is not None and self in found.users:
+                await found.close(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(url={self.settings.store.url!r}, run_id={self.settings.run_id!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (type(self), self.settings)
+
+
+def _restore(cls: type[Component], settings: Settings) -> Component:
+    component = cls.__new__(cls)
+    Component.__init__(component, settings)
+    return component
+
+
+def storable(error: ObjstoreError) -> bool:
+    """Say whether a later attempt may succeed, so that the write is worth keeping."""
+    return isinstance(error, Unavailable | Denied)
+
+
+def _forget_connections() -> None:
+    _open.clear()
+    global _opening  # noqa: PLW0603 - the parent may have held it while forking
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_connections)

@@ -1,0 +1,154 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every object key of the format, built and parsed here and nowhere else.
+
+``<family>/<run>/<rollout>/<kind>/<name>`` below the store's root. The family comes first because
+lifecycle rules and access policies work by key prefix. A run's own objects live in its ``!run`` folder,
+which no rollout's segment can be. Names end in fixed-width fields, so they parse from the right whatever
+the id in front; they are ASCII, at most 200 bytes, and every listed prefix ends in ``/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple
+
+from gym_objstore.errors import Invalid
+from gym_objstore.ids import require_id, segment
+
+FAMILIES = ("captures", "tokens", "staged", "ledger", "manifests")
+FENCES = "fences"
+TOMBSTONE = "tombstone"
+RUN_FOLDER = "!run"
+
+FULL = "full"
+"""The parent field of an entry that stores its whole prompt."""
+UNSTAMPED = "none"
+"""The fingerprint field of an entry that no request can continue."""
+
+_DEPTH = 5
+_ENTRY = re.compile(r"(?P<call>.+)\.(?P<parent>full|[0-9a-f]{12})\.(?P<fp>none|[0-9a-f]{16})\.(?P<sha>[0-9a-f]{64})\.(?P<fmt>[a-z0-9]{1,6})")
+_NOTE = re.compile(r"(?P<call>.+)\.(?P<sha>[0-9a-f]{16})")
+_DROP = re.compile(r"drop\.(?P<snapshot>[0-9a-f]{64})\.(?P<consumer>[0-9a-f]{16})")
+
+
+class Parts(NamedTuple):
+    """The five segments of a rollout object's key; ``run``, ``rollout`` and ids in names stay segments."""
+
+    family: str
+    run: str
+    rollout: str
+    kind: str
+    name: str
+
+
+class EntryName(NamedTuple):
+    """What the name of a token entry says without a read.
+
+    ``call`` is the call's segment; ``parent`` what ``call_mark`` gives of the parent for an entry that
+    stores only its prompt's new part, else ``FULL``; ``fingerprint`` the first 16 digits of
+    the continuation fingerprint or ``UNSTAMPED``; ``digest`` the SHA-256 of the canonical record;
+    ``format`` how the body is encoded.
+    """
+
+    call: str
+    parent: str
+    fingerprint: str
+    digest: str
+    format: str
+
+    @property
+    def text(self) -> str:
+        """The object name itself."""
+        return ".".join(self)
+
+
+class NoteName(NamedTuple):
+    """The name of an incomplete marker or a refusal: the call's segment and a digest of its body."""
+
+    call: str
+    digest: str
+
+
+class DropName(NamedTuple):
+    """The name of a drop-intent: the snapshot to be retired and the consumer that wants it."""
+
+    snapshot: str
+    consumer: str
+
+
+def run_prefix(family: str, run_id: str) -> str:
+    """Return the prefix of everything one family holds of a run."""
+    return f"{family}/{segment(require_id(run_id, 'run id'))}/"
+
+
+def writer_key(family: str, run_id: str) -> str:
+    """Return the key of the marker that says somebody wrote to this run."""
+    return f"{run_prefix(family, run_id)}{RUN_FOLDER}/writer"
+
+
+def rollout_prefix(family: str, run_id: str, rollout_id: str) -> str:
+    """Return the prefix of everything one family holds of a rollout."""
+    return f"{run_prefix(family, run_id)}{segment(require_id(rollout_id, 'rollout id'))}/"
+
+
+def kind_prefix(rollout: str, kind: str) -> str:
+    """Return the prefix of one kind of object below a rollout's prefix."""
+    return f"{rollout}{kind}/"
+
+
+def entry_key(rollout: str, name: EntryName) -> str:
+    """Return the key of a token entry below a rollout's prefix."""
+    return f"{rollout}entries/{name.text}"
+
+
+def intent_key(rollout: str, model_call_id: str) -> str:
+    """Return the key of the intent of a call. Its body follows from the key's ids alone."""
+    return f"{rollout}intents/{segment(require_id(model_call_id, 'model call id'))}"
+
+
+def note_key(rollout: str, kind: str, model_call_id: str, body: bytes) -> str:
+    """Return the key of a marker or refusal; ``""`` as call id means the whole rollout."""
+    return f"{rollout}{kind}/{segment(model_call_id)}.{hashlib.sha256(body).hexdigest()[:16]}"
+
+
+def tombstone_key(rollout: str) -> str:
+    """Return the key of the object that retires a rollout."""
+    return f"{rollout}{FENCES}/{TOMBSTONE}"
+
+
+def drop_key(rollout: str, name: DropName) -> str:
+    """Return the key of a drop-intent below a rollout's prefix."""
+    return f"{rollout}{FENCES}/drop.{name.snapshot}.{name.consumer}"
+
+
+def call_mark(call: str) -> str:
+    """Return the 12 hex digits by which an entry's name points at the parent, from the parent's segment."""
+    return hashlib.sha256(call.encode("ascii")).hexdigest()[:12]
+
+
+def parse(key: str) -> Parts:
+    """Split a rollout object's key. Raises ``Invalid`` for keys that are not of this format."""
+    segments = key.split("/")
+    if len(segments) != _DEPTH or not all(segments) or segments[0] not in FAMILIES or segments[2] == RUN_FOLDER:
+        raise Invalid("not an object key of this format", kind="foreign_key", key=key)
+    return Parts(*segments)
+
+
+def parse_entry_name(name: str) -> EntryName | None:
+    """Read an entry's name; ``None`` if it is not one."""
+    found = _ENTRY.fullmatch(name)
+    return EntryName(*found.groups()) if found else None
+
+
+def parse_note_name(name: str) -> NoteName | None:
+    """Read a marker's or refusal's name; ``None`` if it is not one."""
+    found = _NOTE.fullmatch(name)
+    return NoteName(*found.groups()) if found else None
+
+
+def parse_drop_name(name: str) -> DropName | None:
+    """Read a drop-intent's name; ``None`` if it is not one."""
+    found = _DROP.fullmatch(name)
+    return DropName(*found.groups()) if found else None

@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""How a rollout's tokens end: ``drop`` one exact snapshot, ``retire`` whatever is there, ``delete`` all.
+
+There is no compare-and-swap, so ``drop`` agrees on a snapshot by intents before it commits with the
+tombstone; ``docs/design.md`` gives the proof and the variant that fails. The tombstone is one object with
+a fixed key, because every write asks for it; its body names what it retired.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gym_objstore.flow import Delete, Flow, Put, Scan, delete, find, put, together
+from gym_objstore.index import Index, index_keys, read_index
+from gym_objstore.keys import DropName, drop_key, rollout_prefix, tombstone_key
+from gym_objstore.objects import read_object, write_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Removal(NamedTuple):
+    """What a removal found, each rollout once: ``removed`` had objects, ``absent`` had none."""
+
+    removed: tuple[str, ...]
+    absent: tuple[str, ...]
+
+
+class Claim(NamedTuple):
+    """A consumer's wish to retire exactly one snapshot of a rollout.
+
+    ``consumer`` tells the callers of one snapshot apart: 16 hex digits, chosen anew for every drop.
+    """
+
+    rollout: str
+    snapshot_id: str
+    version: int
+    consumer: str
+
+    @property
+    def tombstone(self) -> bytes:
+        """The tombstone's body: a function of the snapshot, so that rivals for one snapshot agree."""
+        return write_object(cause="drop", snapshot_id=self.snapshot_id, version=self.version)
+
+    @property
+    def intent(self) -> str:
+        """The key of this consumer's drop-intent."""
+        return drop_key(self.rollout, DropName(self.snapshot_id, self.consumer))
+
+
+def drop(claim: Claim) -> Flow[bool]:
+    """Retire exactly the snapshot that was consumed.
+
+    Returns when: True, the tombstone stands and the snapshot's objects are gone; False, the state is not
+    the snapshot's or another consumer wants another one, and everything is kept.
+    Repeating: finishes a drop that was interrupted; True again for the same snapshot.
+    Raises: storage errors only, after which repeating is safe.
+    """
+    index = yield from read_index(claim.rollout)
+    if index.tombstone:
+        return (yield from _finish(claim, index))
+    if (index.snapshot_id, index.version) != (claim.snapshot_id, claim.version):
+        return False
+    yield from put(claim.intent, write_object(objects=index.state))
+    seen = yield from read_index(claim.rollout)
+    if not (yield from _agreed(claim, index.state, seen)):
+        yield from delete([claim.intent])
+        return False
+    yield from put(tombstone_key(claim.rollout), claim.tombstone)
+    yield from _remove(claim, index.state, seen)
+    return True
+
+
+def _agreed(claim: Claim, snapshot: Sequence[str], seen: Index) -> Flow[bool]:
+    """Say whether nothing outside the snapshot appeared and nobody wants, or retired, another one."""
+    if set(seen.state) - set(snapshot) or any(one.snapshot != claim.snapshot_id for one in seen.drops):
+        return False
+    return not seen.tombstone or (yield from _ours(claim))
+
+
+def _finish(claim: Claim, index: Index) -> Flow[bool]:
+    """Complete a drop behind its own tombstone; the names to delete are in any of its drop-intents."""
+    if not (yield from _ours(claim)):
+        return False
+    for name in index.drops:
+        if name.snapshot == claim.snapshot_id:
+            intent = yield from find(drop_key(claim.rollout, name), read_object)
+            yield from _remove(claim, intent["objects"] if intent else (), index)
+            break
+    return True
+
+
+def _ours(claim: Claim) -> Flow[bool]:
+    stone = yield from find(tombstone_key(claim.rollout), bytes)
+    return stone == claim.tombstone
+
+
+def _remove(claim: Claim, snapshot: Iterable[str], index: Index) -> Flow[None]:
+    """Delete a snapshot's objects and only then the intents that could still finish the job."""
+    yield from delete(claim.rollout + name for name in snapshot)
+    listed = (drop_key(claim.rollout, name) for name in index.drops if name.snapshot == claim.snapshot_id)
+    yield from delete(dict.fromkeys((*listed, claim.intent)))
+
+
+def retire(family: str, run_id: str, rollout_ids: Sequence[str]) -> Flow[Removal]:
+    """Put rollouts behind the fence and remove what they hold, whatever their state.
+
+    Returns when: each tombstone is durable and what was listed behind it is gone. Later writes fail.
+    Repeating: changes nothing; the rollouts are then reported absent. Unknown ids are fenced too.
+    Raises: storage errors only; repeating finishes the rest.
+    """
+    prefixes = [rollout_prefix(family, run_id, one) for one in rollout_ids]
+    yield from together(Put(tombstone_key(prefix), write_object(cause="retire")) for prefix in prefixes)
+    indexes = yield from _list(prefixes)
+    yield from _delete(key for index in indexes for key in _contents(index))
+    return _removal(rollout_ids, [bool(index.state) for index in indexes])
+
+
+def delete_rollouts(family: str, run_id: str, rollout_ids: Sequence[str]) -> Flow[Removal]:
+    """Remove rollouts and their fences, so that their ids can be used again.
+
+    Safe only once nothing can still write to them. Returns when: the data and then the fences are gone.
+    Repeating: changes nothing; the rollouts are then reported absent. Raises: storage errors only.
+    """
+    prefixes = [rollout_prefix(family, run_id, one) for one in rollout_ids]
+    indexes = yield from _list(prefixes)
+    yield from _delete(key for index in indexes for key in _contents(index))
+    yield from delete(tombstone_key(index.rollout) for index in indexes if index.tombstone)
+    return _removal(rollout_ids, [bool(index.state or index.tombstone or index.drops) for index in indexes])
+
+
+def _list(prefixes: Sequence[str]) -> Flow[list[Index]]:
+    found = yield from together(Scan(prefix) for prefix in prefixes)
+    return [index_keys(prefix, (meta.key for meta in metas)) for prefix, metas in zip(prefixes, found, strict=True)]
+
+
+def _contents(index: Index) -> Iterable[str]:
+    yield from (index.rollout + name for name in index.state)
+    yield from (drop_key(index.rollout, name) for name in index.drops)
+
+
+def _delete(keys: Iterable[str]) -> Flow[None]:
+    doomed = tuple(keys)
+    yield from together(Delete(doomed[start : start + 1000]) for start in range(0, len(doomed), 1000))
+
+
+def _removal(rollout_ids: Sequence[str], present: Sequence[bool]) -> Removal:
+    pairs = list(zip(rollout_ids, present, strict=True))
+    return Removal(tuple(one for one, was in pairs if was), tuple(one for one, was in pairs if not was))

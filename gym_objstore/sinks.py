@@ -1,0 +1,193 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""The token path's components: ``TokenSink`` writes, ``TokenSource`` reads and retires, ``LineageResolver`` resolves.
+
+Each takes ``url``, ``run_id`` and store options, or finds them in the environment. They bind the flows of
+``tokens``, ``retirement`` and ``lineage`` to a store; the promises are those flows'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gym_objstore.connection import Component, storable
+from gym_objstore.errors import ObjstoreError
+from gym_objstore.flow import Put, together
+from gym_objstore.ids import require_id, require_ids
+from gym_objstore.keys import rollout_prefix
+from gym_objstore.lineage import ContextMatcher, Resolver, parent_of
+from gym_objstore.retirement import Claim, Removal, delete_rollouts, drop, retire
+from gym_objstore.settings import Settings
+from gym_objstore.spill import forget
+from gym_objstore.tokens import FAMILY, Prepared, Snapshot, begin_call, freeze, mark, prepare, put_entry, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gym_objstore.flow import Flow
+    from gym_objstore.lineage import Items, Matcher
+    from gym_objstore.records import LineageResolution
+
+MARK_SECONDS = 5.0
+"""How long a marker, already safe on the local disk, is offered to the store before the caller goes on."""
+
+CLOSE_SECONDS = 60.0
+"""How long ``close`` waits for writes whose callers were cancelled."""
+
+_log = logging.getLogger("gym_objstore")
+
+
+class TokenSink(Component):
+    """Stores the token entries of model calls."""
+
+    def __init__(self, url: str | None = None, run_id: str | None = None, **options: Any) -> None:
+        super().__init__(Settings.of(url, run_id, **options))
+
+    async def put(self, entry: Any) -> None:
+        """Store one call's entry: ours, or any object with the same fields and ``model_dump``.
+
+        Returns when: the entry is durable and every process's resolver and source sees it.
+        Repeating: the identical record changes nothing. Another record for the same call makes the
+        rollout freeze incomplete and the call no candidate for lineage.
+        Raises: ``Invalid`` before any request; ``Retired``; ``Unavailable`` or ``Denied``, and then the
+        entry is kept in the spill. The write is finished even if the caller is cancelled.
+        """
+        connection = self.connection
+        require_id(entry.rollout_id, "rollout id")
+        lost = partial(self.mark_incomplete, entry.rollout_id, entry.model_call_id)
+        prepared = await connection.writer.finish(entry.rollout_id, self._put(entry), lost=lost)
+        connection.parents.put(prepared.key, parent_of(entry))
+
+    async def _put(self, entry: Any) -> Prepared:
+        connection, run_id = self.connection, self.settings.run_id
+        try:
+            return await connection.write(FAMILY, partial(put_entry, run_id, entry))
+        except ObjstoreError as error:
+            if storable(error):
+                prepared = prepare(rollout_prefix(FAMILY, run_id, entry.rollout_id), entry)
+                connection.keep(Put(prepared.key, prepared.body))
+            raise
+
+    async def begin_call(self, rollout_id: str, model_call_id: str) -> None:
+        """Record that a call is about to generate.
+
+        Returns when: the intent is durable. A call without an entry then masks its rollout.
+        Repeating: changes nothing. Raises: ``Invalid``, ``Retired``, ``Unavailable``, ``Denied``; the
+        call may then be failed before it costs anything.
+        """
+        flow = partial(begin_call, self.settings.run_id, rollout_id, model_call_id)
+        await self.connection.writer.finish(rollout_id, self.connection.write(FAMILY, flow))
+
+    async def mark_incomplete(self, rollout_id: str, model_call_id: str = "") -> None:
+        """Record that a call of this rollout, or an unnamed one, was lost.
+
+        Returns when: the marker is in the store, or on this machine's disk from where it is replayed,
+        also by the next process. Works after a freeze and changes the version.
+        Repeating: leaves one more marker. Raises: ``Invalid``; ``Unavailable`` if store and disk both fail.
+        """
+        require_id(rollout_id, "rollout id")
+        note = {"reason": "lost", "at": time.time(), "nonce": secrets.token_hex(8)}
+        marker = mark(self.settings.run_id, rollout_id, model_call_id, note)
+        await self.connection.writer.finish(rollout_id, self._store_marker(marker))
+
+    async def _store_marker(self, marker: Put) -> None:
+        """Keep the marker first, so that neither a slow store nor a crash can lose it."""
+        connection = self.connection
+        try:
+            path = connection.spill.keep(marker)
+        except ObjstoreError as error:
+            _log.warning("a marker could not be kept on disk, key=%s, error=%s", marker.key, error)
+            await connection.write(FAMILY, partial(_write, marker))
+            return
+        try:
+            await asyncio.wait_for(connection.write(FAMILY, partial(_write, marker)), MARK_SECONDS)
+            forget(path)
+        except (ObjstoreError, TimeoutError) as error:
+            _log.warning("a marker is kept on disk until the store takes it, key=%s, error=%s", marker.key, error)
+            connection.start_replay()
+
+    async def record_engine_refusal(
+        self,
+        rollout_id: str,
+        *,
+        model_call_id: str,
+        code: str,
+        parent_call_id: str | None = None,
+        parent_resolution: Any = None,
+    ) -> None:
+        """Record that the engine refused an admitted call, which therefore lost no tokens.
+
+        Returns when: the refusal is durable and the call's intent no longer masks the rollout.
+        Repeating: changes nothing. Raises: ``Invalid``, ``Unavailable``, ``Denied``.
+        """
+        note = {"code": code, "parent_call_id": parent_call_id, "parent_resolution": str(parent_resolution or "")}
+        settled = refusal(self.settings.run_id, rollout_id, model_call_id, note)
+        await self.connection.writer.finish(rollout_id, self.connection.write(FAMILY, partial(_write, settled)))
+
+    async def drain(self, rollout_id: str | None = None, *, timeout: float = CLOSE_SECONDS) -> bool:  # noqa: ASYNC109
+        """Wait for writes that are still under way, of a rollout or of all; False if ``timeout`` came first."""
+        return await self.connection.writer.drain(rollout_id, timeout=timeout)
+
+    async def close(self) -> None:
+        """Wait for writes whose callers were cancelled, then release. Idempotent."""
+        if not self._closed:
+            await self.drain()
+        await super().close()
+
+
+class TokenSource(Component):
+    """Freezes rollouts into verified snapshots and retires them."""
+
+    def __init__(self, url: str | None = None, run_id: str | None = None, **options: Any) -> None:
+        super().__init__(Settings.of(url, run_id, **options))
+
+    async def freeze(self, rollout_id: str) -> Snapshot:
+        """Return an exact, verified snapshot of a rollout; see ``tokens.freeze``."""
+        return await self.connection.play(freeze(self.settings.run_id, rollout_id))
+
+    async def drop(self, rollout_id: str, *, snapshot_id: str, version: int) -> bool:
+        """Retire exactly the snapshot that was consumed; False if anything changed. See ``retirement.drop``."""
+        prefix = rollout_prefix(FAMILY, self.settings.run_id, rollout_id)
+        claim = Claim(prefix, snapshot_id, version, secrets.token_hex(8))
+        return await self.connection.writer.finish(rollout_id, self.connection.play(drop(claim)))
+
+    async def retire(self, rollout_ids: Iterable[str]) -> Removal:
+        """Fence rollouts and remove what they hold, whatever their state; see ``retirement.retire``."""
+        ids = require_ids(rollout_ids, "rollout ids")
+        return await self.connection.play(retire(FAMILY, self.settings.run_id, ids))
+
+    async def delete(self, rollout_ids: Iterable[str]) -> Removal:
+        """Remove rollouts and their fences, so that their ids can be used again; see ``retirement.delete_rollouts``."""
+        ids = require_ids(rollout_ids, "rollout ids")
+        return await self.connection.play(delete_rollouts(FAMILY, self.settings.run_id, ids))
+
+
+class LineageResolver(Component):
+    """Says which recorded call a request continues."""
+
+    matcher: Matcher = ContextMatcher()
+
+    def __init__(self, url: str | None = None, run_id: str | None = None, **options: Any) -> None:
+        super().__init__(Settings.of(url, run_id, **options))
+
+    async def resolve(self, rollout_id: str, request_items: Items) -> LineageResolution:
+        """Return root, resolved with the parent's tokens, or unresolved; see ``lineage.Resolver.resolve``."""
+        resolver = Resolver(self.settings.run_id, self.matcher, self.connection.parents)
+        return await self.connection.play(resolver.resolve(rollout_id, request_items))
+
+    def is_process_shared(self) -> bool:
+        """Say whether other processes see the same entries: always, but for a store in memory."""
+        return not self.settings.store.url.startswith("memory:")
+
+
+LineageStore = LineageResolver
+"""The same class under the name that nemo-gym's configuration uses."""
+
+
+def _write(put: Put, also: Sequence[Put] = ()) -> Flow[None]:
+    yield from together([put, *also])

@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""A local folder that keeps the writes a store could not take, until it can.
+
+One file per write: a JSON line that says where it belongs, then the body. Files are complete or absent
+(written aside, fsynced, renamed), so several processes may share the folder, and a replay that is
+interrupted or done twice is harmless: every write here is idempotent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+
+from gym_objstore.errors import Corrupt, Unavailable
+from gym_objstore.flow import Flow, Put
+from gym_objstore.keys import parse
+from gym_objstore.objects import write_fenced
+from gym_objstore.store import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIMIT_BYTES = 1 << 30
+"""What one store's spill may hold before it refuses more, loudly."""
+
+
+class Spilled(NamedTuple):
+    """One kept write. ``at`` is when it was kept, in Unix seconds by this machine's clock."""
+
+    path: Path
+    put: Put
+    at: float
+
+
+class Spill:
+    """The kept writes of one store. Its folder is made at the first write."""
+
+    def __init__(self, directory: str | Path, url: str) -> None:
+        name = hashlib.sha256(url.encode()).hexdigest()[:16]
+        self.url = url
+        self.folder = Path(directory) / name
+
+    def keep(self, put: Put) -> Path:
+        """Keep a write. Returns when it is on disk; raises ``Unavailable`` when the folder cannot take it."""
+        body = joined(put.body)
+        header = orjson.dumps({"url": self.url, "key": put.key, "size": len(body)})
+        path = self.folder / f"{time.time_ns():020d}-{secrets.token_hex(4)}.write"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if sum(file.stat().st_size for file in self._files()) + len(body) > LIMIT_BYTES:
+                raise OSError(f"the spill is full, limit={LIMIT_BYTES}")
+            _write_whole(path, header + b"\n" + body)
+        except OSError as error:
+            raise Unavailable(f"the spill cannot keep a write: {error}", kind="spill_failed", key=put.key) from error
+        return path
+
+    def kept(self) -> Iterator[Spilled]:
+        """Yield what is kept, oldest first. A file that is not ours is ``Corrupt``."""
+        for path in self._files():
+            with contextlib.suppress(FileNotFoundError):
+                yield _read(path)
+
+    def __len__(self) -> int:
+        """Return how many writes are kept."""
+        return len(self._files())
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("*.write")) if self.folder.is_dir() else []
+
+
+def forget(path: Path) -> None:
+    """Remove a kept write that the store now has."""
+    path.unlink(missing_ok=True)
+
+
+def replay(put: Put) -> Flow[None]:
+    """Store a kept write behind its rollout's fence; raises ``Retired`` when nobody needs it any more."""
+    parts = parse(put.key)
+    yield from write_fenced(f"{parts.family}/{parts.run}/{parts.rollout}/", [put])
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    aside = path.with_suffix(".part")
+    with aside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read(path: Path) -> Spilled:
+    header, _, body = path.read_bytes().partition(b"\n")
+    try:
+        said = orjson.loads(header)
+        if said["size"] != len(body):
+            raise ValueError(said["size"])
+        return Spilled(path, Put(said["key"], body), int(path.name.split("-")[0]) / 1e9)
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"not a kept write, path={path}", kind="spill_damaged") from error

@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""boto's clients and errors: how one is made from options in each form, and what botocore's exceptions mean.
+
+Does not own: what is said over the client (``boto_store``). Shared with s3fs, which speaks through botocore.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
+
+from gym_objstore.errors import Invalid, ObjstoreError, Unusable
+from gym_objstore.store import credentials
+from gym_objstore.store.answers import Answer, Call, no_answer, refusal
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from gym_objstore.store.credentials import Place
+    from gym_objstore.store.options import StoreOptions
+
+_EXTRA = "pip install 'gym-objstore[aioboto3]', or use backend='obstore'"
+
+
+def connect(options: StoreOptions) -> Any:
+    """Return a new blocking client. Raises ``Invalid`` for options that boto does not take."""
+    from botocore.config import Config
+
+    chain = credentials.session(options)
+    place = credentials.place(options, chain)
+    return _client(chain, options, place, Config(**config(options, place)))
+
+
+def connect_async(options: StoreOptions) -> AbstractAsyncContextManager[Any]:
+    """Return a new client for the running loop, to be opened and closed there."""
+    try:
+        import aioboto3
+        from aiobotocore.config import AioConfig
+    except ImportError as error:
+        raise Unusable(
+            "the async form of the boto backend needs aioboto3", kind="missing_extra", hint=_EXTRA
+        ) from error
+
+    place = credentials.place(options, credentials.session(options))
+    chain = credentials.session(options, aioboto3.Session)
+    return _client(chain, options, place, AioConfig(**config(options, place)))  # type: ignore[no-any-return]
+
+
+def _client(chain: Any, options: StoreOptions, place: Place, configuration: Any) -> Any:
+    if place.custom:
+        chain.events.register("before-sign.s3.DeleteObjects", _add_md5)
+    try:
+        return chain.client(
+            "s3",
+            region_name=place.region,
+            endpoint_url=place.endpoint,
+            verify=options.ca_bundle,
+            config=configuration,
+        )
+    except ValueError as error:
+        message = f"boto does not take these options, store={options.url}, cause={error}"
+        raise Invalid(message, kind="bad_option") from error
+
+
+def config(options: StoreOptions, place: Place) -> dict[str, Any]:
+    """Return the arguments of a botocore ``Config``: one attempt, our timeouts, a pool of ``concurrency``."""
+    found: dict[str, Any] = {
+        "s3": {"addressing_style": "path" if place.path_style else "virtual"},
+        "max_pool_connections": options.concurrency,
+        "connect_timeout": options.connect_timeout,
+        "read_timeout": options.timeout,
+        "retries": {"total_max_attempts": 1},
+    }
+    if place.custom:
+        # The checksums that botocore adds since 2025 are refused by servers that do not know them.
+        found |= dict.fromkeys(("request_checksum_calculation", "response_checksum_validation"), "when_required")
+    if options.proxy and not proxy_bypass(urlsplit(place.endpoint or "").hostname or ""):
+        found["proxies"] = dict.fromkeys(("http", "https"), options.proxy)
+    return found
+
+
+def _add_md5(request: Any, **_: object) -> None:
+    """Sign a bulk removal with the digest that servers older than 2025 insist on; botocore sends a newer one."""
+    digest = hashlib.md5(request.body, usedforsecurity=False).digest()
+    request.headers["Content-MD5"] = base64.b64encode(digest).decode("ascii")
+
+
+_KINDS = {
+    "SSLError": "tls",
+    "ConnectTimeoutError": "unreachable",
+    "EndpointConnectionError": "unreachable",
+    "ProxyConnectionError": "unreachable",
+    "ReadTimeoutError": "timeout",
+    "TimeoutError": "timeout",
+    "HTTPClientError": "connection_lost",
+    "IncompleteReadError": "connection_lost",
+    "ClientPayloadError": "connection_lost",
+    "OSError": "connection_lost",
+    "ResponseParserError": "bad_answer",
+    "NoCredentialsError": "no_credentials",
+    "PartialCredentialsError": "no_credentials",
+    "SSOError": "expired_token",
+    "TokenRetrievalError": "expired_token",
+    "CredentialRetrievalError": "credentials_failed",
+    "MetadataRetrievalError": "credentials_failed",
+}
+"""What the exceptions of botocore, aiobotocore and aiohttp mean that carry no answer, the narrowest class first."""
+
+
+def translated(error: BaseException, call: Call) -> ObjstoreError | None:
+    """Return the error of this package that one of botocore's means, None for one that is not about storage."""
+    if (answer := answered(error)) is not None:
+        return refusal(answer, call)
+    names = [one.__name__ for one in type(error).__mro__]
+    if kind := next((_KINDS[name] for name in names if name in _KINDS), None):
+        return no_answer(kind, call, error)
+    if "BotoCoreError" in names:
+        return Invalid(f"{call.operation} failed: {error}, {call.where}", kind="bad_option", key=call.key)
+    return None
+
+
+def answered(error: BaseException) -> Answer | None:
+    """Return the server's answer that a botocore error carries, None where there was none."""
+    response = getattr(error, "response", None)
+    if not isinstance(response, dict):
+        return None
+    said = response.get("Error", {})
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = str(said.get("Code", ""))
+    return Answer(status, "" if code.isdigit() else code, str(said.get("Message", "")) if not code.isdigit() else "")
+
+
+def retry_after(error: BaseException | None) -> float:
+    """Return how many seconds the server asked to wait before the next attempt, 0 where it did not say."""
+    while error is not None:
+        response = getattr(error, "response", None)
+        if isinstance(response, dict):
+            text = response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("retry-after", "")
+            return float(text) if text.isdecimal() else 0.0
+        error = error.__cause__
+    return 0.0

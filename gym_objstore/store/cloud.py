@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""What every client of a bucket does alike: certain absence, removal in batches, and successes that are none."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from gym_objstore.errors import Denied, Invalid, NotFound
+from gym_objstore.store import Meta, batches
+from gym_objstore.store.answers import BAD_RANGE, Call, no_answer
+from gym_objstore.store.paired import Conversation, PairedStore, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gym_objstore.store.options import StoreOptions
+
+
+class CloudStore(PairedStore):
+    """A bucket. A backend adds the single requests; what several of them together mean is here."""
+
+    def __init__(self, options: StoreOptions) -> None:
+        super().__init__(options)
+        self._bucket_seen = False
+
+    @abstractmethod
+    def _ask_head(self, key: str) -> Conversation[Meta]:
+        """Ask for meta data in one request; ``NotFound`` may mean that the bucket is missing."""
+
+    @abstractmethod
+    def _ask_get(self, key: str) -> Conversation[Meta]:
+        """Ask for an object to learn its meta data, or which error there is."""
+
+    @abstractmethod
+    def _ask_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
+        """Read a range in one request; ``Invalid`` of kind ``BAD_RANGE`` where the object ends before it."""
+
+    @abstractmethod
+    def _delete_batch(self, batch: Sequence[str]) -> Conversation[None]:
+        """Remove at most ``DELETE_LIMIT`` objects; ``Denied`` for the first that was refused."""
+
+    @abstractmethod
+    def _delete_step(self, key: str) -> Step:
+        """Remove one object; its absence may be ``NotFound``."""
+
+    def _head(self, key: str) -> Conversation[Meta | None]:
+        try:
+            return (yield from self._ask_head(key))
+        except (Denied, Invalid, NotFound) as error:
+            if isinstance(error, NotFound) and self._bucket_seen:
+                return None
+        # A HEAD's answer has no body, so it cannot say which of bucket, object and rights is missing.
+        try:
+            return (yield from self._ask_get(key))
+        except NotFound:
+            self._bucket_seen = True
+            return None
+
+    def _get_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
+        try:
+            return (yield from self._ask_range(key, start, length))
+        except Invalid as error:
+            if error.kind != BAD_RANGE:
+                raise
+            return b""
+
+    def _delete(self, keys: Sequence[str]) -> Conversation[None]:
+        refused: Denied | None = None
+        for batch in batches(keys):
+            try:
+                yield from self._delete_batch(batch)
+            except Denied as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
+    def _delete_each(self, batch: Sequence[str]) -> Conversation[None]:
+        """Remove objects one by one: where a bulk request is refused, or an absent object spoils a whole one."""
+        refused: Denied | None = None
+        for key in batch:
+            try:
+                yield self._delete_step(key)
+            except NotFound:
+                continue
+            except Denied as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
+    def _require(self, mark: object, call: Call) -> None:
+        """Refuse a success without the mark that every object store gives: a proxy's page, for example."""
+        if mark is None:
+            raise no_answer("bad_answer", call, "a success without what belongs to it")
+        self._bucket_seen = True
+
+    def _require_whole(self, data: bytes, size: int, key: str) -> bytes:
+        """Return a body that has come whole."""
+        if len(data) != size:
+            raise no_answer("connection_lost", self._call("get", key), f"{len(data)} of {size} bytes came")
+        return data

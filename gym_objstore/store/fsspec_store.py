@@ -1,0 +1,217 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""Any place that fsspec reaches; s3fs is the one that is tested.
+
+Owns: what is said to the file system for each operation, and that none of its caches of listings is used.
+Does not own: retries (``retrying``), nor what botocore's errors mean (``boto_client``). Listings are read
+whole before the first object is named, and objects are removed one by one: both are how fsspec has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from gym_objstore.errors import Denied, Invalid, NotFound, ObjstoreError, Unusable
+from gym_objstore.store import Meta, boto_client, credentials, joined
+from gym_objstore.store.answers import BAD_RANGE, Answer, no_answer, refusal
+from gym_objstore.store.paired import Page, PairedStore, Step
+from gym_objstore.store.scopes import LoopResource, PerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from gym_objstore.store import Body
+    from gym_objstore.store.answers import Call
+    from gym_objstore.store.options import StoreOptions
+    from gym_objstore.store.paired import Conversation
+
+_WHOLE_WRITES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "obs", "cos")
+"""Protocols whose writes appear whole or not at all; to places behind others nothing is written."""
+
+_NO_CACHES = {"skip_instance_cache": True, "use_listings_cache": False}
+_MODIFIED = ("LastModified", "last_modified", "mtime", "updated", "created")
+_OPERATIONS = {"pipe_file": "put", "cat_file": "get", "info": "head", "find": "list", "ls": "list", "rm_file": "delete"}
+
+
+class FsspecStore(PairedStore):
+    """A place behind fsspec: one file system object of each process and, where it is async, one of each loop."""
+
+    def __init__(self, options: StoreOptions) -> None:
+        super().__init__(options)
+        _, bucket, prefix = options.location
+        self._root = f"{bucket}/{prefix}" if bucket else prefix
+        self._systems = PerProcess(lambda: _open(options))
+        self._systems_async = LoopResource(lambda: _open_async(options))
+
+    def _put(self, key: str, body: Body) -> Conversation[None]:
+        if self._options.location.scheme not in _WHOLE_WRITES:
+            raise Invalid(
+                f"put failed: a reader could see parts of what is written here, store={self.url}",
+                kind="not_supported",
+                key=key,
+                hint="write to object storage or a file:// url; this url is for reading",
+            )
+        yield Step("pipe_file", key, (self._root + key, joined(body)))
+
+    def _get(self, key: str) -> Conversation[bytes]:
+        return bytes((yield Step("cat_file", key, (self._root + key,))))
+
+    def _get_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
+        span = {"start": start, "end": start + length}
+        try:
+            return bytes((yield Step("cat_file", key, (self._root + key,), span)))
+        except Invalid as error:
+            if error.kind != BAD_RANGE:
+                raise
+            return b""
+
+    def _head(self, key: str) -> Conversation[Meta | None]:
+        try:
+            found = yield Step("info", key, (self._root + key,))
+        except NotFound:
+            return None
+        return _meta(key, found) if found["type"] == "file" else None
+
+    def _scan_page(self, prefix: str, cursor: Any) -> Conversation[Page]:
+        del cursor  # one page is all
+        root = self._root + prefix
+        try:
+            found = yield Step("find", prefix, (root,), {"detail": True})
+        except NotFound:
+            return Page((), None)
+        names = ((name.lstrip("/"), one) for name, one in found.items())
+        cut, start = len(self._root.lstrip("/")), root.lstrip("/")
+        return Page([_meta(name[cut:], one) for name, one in names if name.startswith(start)], None)
+
+    def _folders_page(self, prefix: str, cursor: Any) -> Conversation[Page]:
+        del cursor
+        try:
+            found = yield Step("ls", prefix, (self._root + prefix,), {"detail": True})
+        except NotFound:
+            return Page((), None)
+        names = [one["name"].rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory"]
+        return Page(names, None)
+
+    def _delete(self, keys: Sequence[str]) -> Conversation[None]:
+        refused: Denied | None = None
+        for key in keys:
+            try:
+                yield Step("rm_file", key, (self._root + key,))
+            except NotFound:
+                continue
+            except Denied as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
+    def _perform(self, step: Step) -> Any:
+        try:
+            return getattr(self._systems(), step.name)(*step.arguments, **step.options)
+        except Exception as error:
+            raise self._translated(error, step) from error
+
+    async def _perform_async(self, step: Step) -> Any:
+        try:
+            if not _is_async(self._options):
+                return await asyncio.to_thread(self._perform, step)
+            system = await self._systems_async()
+            return await getattr(system, f"_{step.name}")(*step.arguments, **step.options)
+        except Exception as error:
+            raise self._translated(error, step) from error
+
+    def _translated(self, error: Exception, step: Step) -> ObjstoreError:
+        found = _meaning(error, self._call(_OPERATIONS[step.name], step.key))
+        if found is None:
+            raise error
+        return found
+
+    def close(self) -> None:
+        """Release the blocking file system. Idempotent."""
+        super().close()
+        self._systems.forget()
+
+    async def close_async(self) -> None:
+        """Release the running loop's file system. Idempotent; the store stays usable on other loops."""
+        await self._systems_async.close()
+
+
+def _open(options: StoreOptions, **how: Any) -> Any:
+    """Return a new file system object that remembers no listing and repeats no request."""
+    from fsspec.core import url_to_fs
+
+    given = _s3_arguments(options) if options.location.scheme == "s3" else {}
+    system, _ = url_to_fs(options.url, **given, **_NO_CACHES, **how)
+    if options.location.scheme == "s3":
+        system.retries = 1
+    return system
+
+
+@asynccontextmanager
+async def _open_async(options: StoreOptions) -> AsyncIterator[Any]:
+    system = _open(options, asynchronous=True, loop=asyncio.get_running_loop())
+    session = await system.set_session() if hasattr(system, "set_session") else None
+    try:
+        yield system
+    finally:
+        if session is not None:
+            await session.close()
+
+
+def _is_async(options: StoreOptions) -> bool:
+    from fsspec import get_filesystem_class
+
+    return bool(get_filesystem_class(options.location.scheme).async_impl)
+
+
+def _s3_arguments(options: StoreOptions) -> dict[str, Any]:
+    place = credentials.place(options, credentials.session(options))
+    found = {
+        "key": options.access_key_id,
+        "secret": credentials.revealed(options.secret_access_key),
+        "token": credentials.revealed(options.session_token),
+        "endpoint_url": place.endpoint,
+        "client_kwargs": {"region_name": place.region, "verify": options.ca_bundle},
+        "config_kwargs": boto_client.config(options, place),
+        "max_concurrency": 1,  # otherwise every read costs a HEAD before it
+    }
+    return found | ({"profile": options.profile} if options.profile else {})
+
+
+def _meta(key: str, found: Mapping[str, Any]) -> Meta:
+    modified = next((found[name] for name in _MODIFIED if found.get(name)), 0.0)
+    if isinstance(modified, str):
+        modified = datetime.fromisoformat(modified)
+    return Meta(key, found["size"], modified.timestamp() if isinstance(modified, datetime) else float(modified))
+
+
+def _meaning(error: BaseException, call: Call) -> ObjstoreError | None:
+    """Return the error of this package that one of fsspec's means, None for one that is not about storage."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if (found := _answered(cause, call)) is not None:
+            return found
+        cause = cause.__cause__
+    text = f"{call.operation} failed: {error}, {call.where}"
+    match error:
+        case FileNotFoundError():
+            return refusal(Answer(404, "NoSuchKey"), call)
+        case PermissionError():
+            return refusal(Answer(403, "AccessDenied"), call)
+        case OSError(errno=errno.ENOSPC):
+            return no_answer("disk_full", call, error)
+        case ImportError():
+            return Unusable(text, kind="missing_extra", hint="install the package of that file system")
+        case NotImplementedError():
+            return Invalid(text, kind="not_supported", key=call.key)
+        case ValueError() if not isinstance(error, ObjstoreError):
+            return Invalid(text, kind="bad_url", key=call.key)
+    return error if isinstance(error, ObjstoreError) else boto_client.translated(error, call)
+
+
+def _answered(error: BaseException, call: Call) -> ObjstoreError | None:
+    answer = boto_client.answered(error)
+    return None if answer is None else refusal(answer, call)

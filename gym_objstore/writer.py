@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""Finishes every write that began, whatever becomes of whoever awaits it.
+
+Servers cancel a request when its client goes away; the record of what the model said must land all the
+same. A write runs as a task of its own, a bounded number of them at a time in each loop, and ``drain``
+waits for those of a rollout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_log = logging.getLogger("gym_objstore")
+
+
+class Writer:
+    """Runs writes shielded from cancellation, at most ``limit`` at a time in each event loop."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._gates: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+        self._pending: defaultdict[str, set[Future[None]]] = defaultdict(set)
+        self._lock = threading.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def finish(
+        self, rollout_id: str, write: Coroutine[Any, Any, T], *, lost: Callable[[], Awaitable[None]] | None = None
+    ) -> T:
+        """Await a write that goes on if the caller is cancelled.
+
+        ``lost`` is called if the write fails after its caller was cancelled, when nobody else can leave a
+        trace of the loss.
+        """
+        task = asyncio.get_running_loop().create_task(self._bounded(write))
+        self._track(rollout_id, task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done() or not task.cancelled():
+                self._track(rollout_id, asyncio.get_running_loop().create_task(_abandoned(rollout_id, task, lost)))
+            raise
+
+    async def drain(self, rollout_id: str | None = None, *, timeout: float) -> bool:  # noqa: ASYNC109 - the seed's word
+        """Wait for the writes of a rollout, or of all, in every loop; False if some are still pending."""
+        done = asyncio.get_running_loop().run_in_executor(None, self._wait, rollout_id, timeout)
+        return await done
+
+    def _wait(self, rollout_id: str | None, seconds: float) -> bool:
+        with self._lock:
+            rollouts = list(self._pending) if rollout_id is None else [rollout_id]
+            pending = [future for one in rollouts for future in self._pending.get(one, ())]
+        return not wait(pending, seconds).not_done
+
+    async def _bounded(self, write: Coroutine[Any, Any, T]) -> T:
+        async with self._gate(asyncio.get_running_loop()):
+            return await write
+
+    def _gate(self, loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
+        with self._lock:
+            if loop not in self._gates:
+                for ended in [one for one in self._gates if one.is_closed()]:
+                    del self._gates[ended]
+                self._gates[loop] = asyncio.Semaphore(self._limit)
+            return self._gates[loop]
+
+    def _track(self, rollout_id: str, task: asyncio.Task[Any]) -> None:
+        finished: Future[None] = Future()
+        with self._lock:
+            self._pending[rollout_id].add(finished)
+            self._tasks.add(task)
+
+        def done(task: asyncio.Task[Any]) -> None:
+            with self._lock:
+                self._tasks.discard(task)
+                self._pending[rollout_id].discard(finished)
+                if not self._pending[rollout_id]:
+                    del self._pending[rollout_id]
+            finished.set_result(None)
+
+        task.add_done_callback(done)
+
+
+async def _abandoned(rollout_id: str, task: asyncio.Task[Any], lost: Callable[[], Awaitable[None]] | None) -> None:
+    """Leave a trace of a write that failed when nobody awaited it any more."""
+    try:
+        await task
+    except Exception as error:  # noqa: BLE001 - whatever it was, the write is lost
+        _log.warning("a write of a cancelled call failed, rollout_id=%s, error=%s", rollout_id, error)
+        if lost is not None:
+            await lost()

@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the store could not take is on disk, whole, in order, and can be replayed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from gym_objstore import spill as spill_module
+from gym_objstore.errors import Corrupt, Retired, Unavailable
+from gym_objstore.flow import Put, run
+from gym_objstore.keys import tombstone_key
+from gym_objstore.spill import Spill, forget, replay
+from gym_objstore.store.memory import MemoryStore
+
+KEY = "tokens/run/r1/markers/c1.0123456789abcdef"
+
+
+@pytest.fixture
+def spill(tmp_path):
+    return Spill(tmp_path, "s3://bucket")
+
+
+def test_a_kept_write_comes_back_byte_for_byte_in_another_process_eyes(spill, tmp_path):
+    spill.keep(Put(KEY, b"one\n\x00two"))
+    (kept,) = Spill(tmp_path, "s3://bucket").kept()
+    assert kept.put == Put(KEY, b"one\n\x00two")
+    assert len(spill) == 1
+
+
+def test_writes_come_back_oldest_first_and_one_by_one(spill):
+    for body in (b"a", b"b", b"c"):
+        spill.keep(Put(KEY, body))
+    assert [kept.put.body for kept in spill.kept()] == [b"a", b"b", b"c"]
+    forget(next(spill.kept()).path)
+    assert [kept.put.body for kept in spill.kept()] == [b"b", b"c"]
+
+
+def test_stores_do_not_see_each_others_writes(spill, tmp_path):
+    spill.keep(Put(KEY, b"x"))
+    assert list(Spill(tmp_path, "s3://another").kept()) == []
+
+
+def test_several_buffers_are_kept_as_one_body(spill):
+    spill.keep(Put(KEY, [b"ab", memoryview(b"cd")]))
+    assert next(spill.kept()).put.body == b"abcd"
+
+
+def test_a_torn_file_is_named_not_replayed(spill):
+    path = spill.keep(Put(KEY, b"whole body"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Corrupt, match="not a kept write, path="):
+        list(spill.kept())
+
+
+def test_an_unfinished_file_is_no_kept_write(spill):
+    path = spill.keep(Put(KEY, b"x"))
+    path.with_suffix(".part").write_bytes(b"half")
+    assert len(list(spill.kept())) == 1
+
+
+def test_a_full_spill_refuses_loudly(spill, monkeypatch):
+    monkeypatch.setattr(spill_module, "LIMIT_BYTES", 1000)
+    spill.keep(Put(KEY, b"x" * 600))
+    with pytest.raises(Unavailable, match="the spill is full") as refused:
+        spill.keep(Put(KEY, b"y" * 600))
+    assert refused.value.key == KEY
+    assert len(spill) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(Unavailable, match="the spill cannot keep a write"):
+        Spill(tmp_path / "taken", "s3://bucket").keep(Put(KEY, b"x"))
+
+
+def test_the_disk_has_it_before_keep_returns(spill, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    spill.keep(Put(KEY, b"x"))
+    assert len(synced) == 2
+
+
+def test_a_replayed_write_is_the_one_that_was_kept(spill):
+    store = MemoryStore()
+    spill.keep(Put(KEY, b"x"))
+    for kept in spill.kept():
+        run(replay(kept.put), store)
+        run(replay(kept.put), store)
+    assert [(meta.key, store.get(meta.key)) for meta in store.scan("")] == [(KEY, b"x")]
+
+
+def test_a_replay_behind_a_tombstone_says_so():
+    store = MemoryStore()
+    store.put(tombstone_key("tokens/run/r1/"), b"x")
+    with pytest.raises(Retired):
+        run(replay(Put(KEY, b"x")), store)

@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gym_objstore.flow import Find, Flow, folders, together
+from gym_objstore.ids import spoken
 from gym_objstore.index import Index, read_index
 from gym_objstore.keys import FAMILIES, RUN_FOLDER, entry_key, run_prefix
-from gym_objstore.tokens import Problem, Snapshot, listed_problems, reader, snapshot_of, spoken
+from gym_objstore.tokens import Problem, Snapshot, listed_problems, reader, snapshot_of
 from gym_objstore.trajectories import rebuild
 
 if TYPE_CHECKING:

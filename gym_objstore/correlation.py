@@ -69,7 +69,10 @@ class Route(NamedTuple):
         Targets on another host, relative ones and ones that carry the prefix already are left alone.
         ``host`` is the request's Host header.
         """
-        parts = urlsplit(location)
+        try:
+            parts = urlsplit(location)
+        except ValueError:
+            return location
         elsewhere = parts.netloc not in ("", host)
         if elsewhere or not parts.path.startswith("/") or parts.path.startswith(f"{self.prefix}/"):
             return location

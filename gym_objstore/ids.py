@@ -66,6 +66,15 @@ def identifier(text: str) -> str | None:
     raise Invalid(f"not a segment of this format, segment={text!r}", kind="foreign_segment")
 
 
+def spoken(call: str) -> str:
+    """Return the id a segment stands for, or the segment where only its hash is known."""
+    try:
+        found = identifier(call)
+    except Invalid:
+        return call
+    return call if found is None else found
+
+
 def require_id(identifier: str, what: str) -> str:
     """Return a non-empty id unchanged; raise ``Invalid`` naming ``what`` for anything else."""
     if not isinstance(identifier, str):

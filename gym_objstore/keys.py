@@ -30,6 +30,7 @@ UNSTAMPED = "none"
 _DEPTH = 5
 _ENTRY = re.compile(r"(?P<call>.+)\.(?P<parent>full|[0-9a-f]{12})\.(?P<fp>none|[0-9a-f]{16})\.(?P<sha>[0-9a-f]{64})\.(?P<fmt>[a-z0-9]{1,6})")
 _NOTE = re.compile(r"(?P<call>.+)\.(?P<sha>[0-9a-f]{16})")
+_ROW = re.compile(r"(?P<call>[^/]+)/(?P<fp>none|[0-9a-f]{16})\.(?P<sha>[0-9a-f]{64})")
 _DROP = re.compile(r"drop\.(?P<snapshot>[0-9a-f]{64})\.(?P<consumer>[0-9a-f]{16})")
 
 
@@ -71,6 +72,19 @@ class NoteName(NamedTuple):
     digest: str
 
 
+class RowName(NamedTuple):
+    """The name of a ledger row: its call's segment, the fingerprint as in ``EntryName``, the row's SHA-256."""
+
+    call: str
+    fingerprint: str
+    digest: str
+
+    @property
+    def text(self) -> str:
+        """The object name itself; a call's rows share a folder, so that one listing finds a second one."""
+        return f"{self.call}/{self.fingerprint}.{self.digest}"
+
+
 class DropName(NamedTuple):
     """The name of a drop-intent: the snapshot to be retired and the consumer that wants it."""
 
@@ -108,6 +122,11 @@ def intent_key(rollout: str, model_call_id: str) -> str:
     return f"{rollout}intents/{segment(require_id(model_call_id, 'model call id'))}"
 
 
+def row_key(rollout: str, name: RowName) -> str:
+    """Return the key of a ledger row below a rollout's prefix."""
+    return f"{rollout}rows/{name.text}"
+
+
 def note_key(rollout: str, kind: str, model_call_id: str, body: bytes) -> str:
     """Return the key of a marker or refusal; ``""`` as call id means the whole rollout."""
     return f"{rollout}{kind}/{segment(model_call_id)}.{hashlib.sha256(body).hexdigest()[:16]}"
@@ -130,8 +149,8 @@ def call_mark(call: str) -> str:
 
 def parse(key: str) -> Parts:
     """Split a rollout object's key. Raises ``Invalid`` for keys that are not of this format."""
-    segments = key.split("/")
-    if len(segments) != _DEPTH or not all(segments) or segments[0] not in FAMILIES or segments[2] == RUN_FOLDER:
+    segments = key.split("/", _DEPTH - 1)
+    if len(segments) != _DEPTH or not all(segments) or not all(key.split("/")) or segments[0] not in FAMILIES or segments[2] == RUN_FOLDER:
         raise Invalid("not an object key of this format", kind="foreign_key", key=key)
     return Parts(*segments)
 
@@ -146,6 +165,12 @@ def parse_note_name(name: str) -> NoteName | None:
     """Read a marker's or refusal's name; ``None`` if it is not one."""
     found = _NOTE.fullmatch(name)
     return NoteName(*found.groups()) if found else None
+
+
+def parse_row_name(name: str) -> RowName | None:
+    """Read a ledger row's name below ``rows/``; ``None`` if it is not one."""
+    found = _ROW.fullmatch(name)
+    return RowName(*found.groups()) if found else None
 
 
 def parse_drop_name(name: str) -> DropName | None:

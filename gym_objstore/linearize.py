@@ -75,14 +75,20 @@ def verify_and_linearize(receipt: RolloutReceipt, snapshots: Sequence[StagedCall
     ``snapshots`` are the staged rows of the whole manifest, in its order.
     Raises: ``Corrupt``, whose ``kind`` is a ``Verdict``; ``TypeError`` for values of other types.
     """
-    if not isinstance(receipt, RolloutReceipt) or not all(isinstance(s, StagedCallBaseSnapshot) for s in snapshots):
-        msg = "verify_and_linearize takes a RolloutReceipt and StagedCallBaseSnapshot values"
-        raise TypeError(msg)
+    _require_type(receipt, RolloutReceipt)
+    for snapshot in snapshots:
+        _require_type(snapshot, StagedCallBaseSnapshot)
     _require_trainable(receipt)
     rows = _rows_by_call(receipt)
     staged = _verified_snapshots(receipt, snapshots)
     _require_forest(rows)
     return _joined(receipt.rollout_id, [(row, staged[row.model_call_id]) for row in _terminal_chain(receipt, rows)])
+
+
+def _require_type(value: object, expected: type) -> None:
+    if not isinstance(value, expected):
+        msg = f"linearizing needs {expected.__name__} values, type={type(value).__name__}"
+        raise TypeError(msg)
 
 
 def _refuse(verdict: str, detail: str) -> NoReturn:

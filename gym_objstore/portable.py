@@ -80,9 +80,6 @@ def _wrapped(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _copied(value: Any, levels: int) -> Any:  # noqa: ANN401, PLR0911 - any JSON value, one return per type
-    if levels < 0:
-        msg = f"nested deeper than {_LEVELS} levels"
-        raise ValueError(msg)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -91,6 +88,9 @@ def _copied(value: Any, levels: int) -> Any:  # noqa: ANN401, PLR0911 - any JSON
         return value if value in _INT64 else _double(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, dict | list | tuple) and not levels:
+        msg = f"nested deeper than {_LEVELS} levels"
+        raise ValueError(msg)
     if isinstance(value, dict):
         return {_text(str(key)): _copied(one, levels - 1) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -18,6 +18,7 @@ class FailureReason(StrEnum):
     INVALID_COORDINATES = "invalid_worker_commit_coordinates"
     CAPTURE_FAILED = "worker_capture_failed"
     INVALID_MANIFEST_ROW = "invalid_manifest_row"
+    CONFLICTING_ROWS = "conflicting_ledger_rows"
 
 
 class SelectionReason(StrEnum):

@@ -103,13 +103,13 @@ def _optional_text(value: str | None, what: str) -> bytes:
     return _ABSENT if value is None else _PRESENT + _text(value, what)
 
 
-def _digest(value: str, what: str) -> bytes:
+def _digest(value: object, what: str) -> bytes:
     if not isinstance(value, str) or not _HEX_DIGEST.fullmatch(value):
         raise Invalid(f"{what} must be 64 lower-case hex digits", kind="bad_digest")
     return bytes.fromhex(value)
 
 
-def _present_digest(value: str, what: str) -> bytes:
+def _present_digest(value: object, what: str) -> bytes:
     return _PRESENT + _digest(value, what)
 
 

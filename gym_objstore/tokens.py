@@ -13,7 +13,7 @@ from gym_objstore.digests import canonical_json, sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.fingerprint import FINGERPRINT_VERSION
 from gym_objstore.flow import Find, Flow, Put, compute, together
-from gym_objstore.ids import identifier, require_id, segment
+from gym_objstore.ids import require_id, segment, spoken
 from gym_objstore.index import Index, read_index
 from gym_objstore.keys import (
     FULL,
@@ -183,15 +183,6 @@ def listed_problems(index: Index) -> Iterator[Problem]:
     for call in sorted(index.conflicts):
         yield Problem("conflict", spoken(call), f"payloads={len({name.digest for name in index.entries[call]})}")
     yield from (Problem("foreign", "", name) for name in index.foreign)
-
-
-def spoken(call: str) -> str:
-    """Return the call id a segment stands for, or the segment where only its hash is known."""
-    try:
-        found = identifier(call)
-    except Invalid:
-        return call
-    return call if found is None else found
 
 
 def reader(rollout: str, name: EntryName) -> partial[TokenEntry | Problem]:

@@ -244,6 +244,6 @@ def test_a_refusal_says_what_was_found_and_where() -> None:
 
 def test_values_of_other_types_are_no_verdict() -> None:
     with pytest.raises(TypeError):
-        verify_and_linearize(receipt_of(ALL).model_dump(), ALL)  # type: ignore[arg-type]
+        verify_and_linearize(receipt_of(ALL).model_dump(), ALL)
     with pytest.raises(TypeError):
-        verify_and_linearize(receipt_of(ALL), ROWS)  # type: ignore[arg-type]
+        verify_and_linearize(receipt_of(ALL), ROWS)

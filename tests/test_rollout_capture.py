@@ -16,10 +16,11 @@ from gym_objstore.testing.staged_rollouts import admission
 from gym_objstore.wire_staging import CommitCoords, StagedCallRecord, StageResult
 
 PIXELS = {"pixels": b"\x00"}
+STORED = StageResult(ok=True, staging_key="staged/key")
 
 
 class Sink:
-    def __init__(self, answer: Any = StageResult(ok=True, staging_key="staged/key")) -> None:
+    def __init__(self, answer: Any = STORED) -> None:
         self.answer = answer
         self.staged: list[tuple[StagedCallRecord, dict[str, Any]]] = []
 
@@ -27,7 +28,7 @@ class Sink:
         self.staged.append((record, given))
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.answer  # type: ignore[no-any-return]
+        return self.answer
 
 
 class LegacySink:
@@ -42,13 +43,13 @@ class Adapter:
         return {**request_payload, "prefix": prefix_ids}
 
     def extract_prompt_ids(self, response_payload: Any) -> list[int]:
-        return response_payload[0]  # type: ignore[no-any-return]
+        return response_payload[0]
 
     def extract_generation(self, response_payload: Any) -> tuple[list[int], list[float]]:
         return response_payload[1], response_payload[2]
 
     def extract_extras(self, response_payload: Any) -> dict[str, Any] | None:
-        return response_payload[3]  # type: ignore[no-any-return]
+        return response_payload[3]
 
 
 class Host:
@@ -98,7 +99,14 @@ def test_a_sink_without_attachments_works_until_there_are_some(caplog: pytest.Lo
 
 @pytest.mark.parametrize(
     "answer",
-    [ConnectionError("bucket down"), RecursionError(), StageResult(ok=False, error="bucket full"), None, True, {"ok": 1}],
+    [
+        ConnectionError("bucket down"),
+        RecursionError(),
+        StageResult(ok=False, error="bucket full"),
+        None,
+        True,
+        {"ok": 1},
+    ],
 )
 def test_whatever_the_sink_does_the_call_is_answered(answer: Any) -> None:
     coords = completed(Sink(answer))

@@ -97,7 +97,13 @@ def test_what_has_no_tokens_has_no_token_count(payload: Any) -> None:
 
 @pytest.mark.parametrize(
     ("cube", "dtype"),
-    [([[[128]]], "int8"), ([[[-32769]]], "int16"), ([[[2**31]]], "int32"), ([[[1]]], "uint8"), ([[[1], [1, 2]]], "int16")],
+    [
+        ([[[128]]], "int8"),
+        ([[[-32769]]], "int16"),
+        ([[[2**31]]], "int32"),
+        ([[[1]]], "uint8"),
+        ([[[1], [1, 2]]], "int16"),
+    ],
 )
 def test_values_that_do_not_fit_are_refused(cube: list[list[list[int]]], dtype: str) -> None:
     with pytest.raises(Invalid):
@@ -119,7 +125,9 @@ def test_values_that_do_not_fit_are_refused(cube: list[list[list[int]]], dtype: 
         (0, 0, 0, "sentinel"),
     ],
 )
-def test_routes_cover_all_the_generated_part_or_nothing(carry: int, generation: int, routes: int, expected: str) -> None:
+def test_routes_cover_all_the_generated_part_or_nothing(
+    carry: int, generation: int, routes: int, expected: str
+) -> None:
     assert classify_route_span(carry_len=carry, generation_len=generation, staged_route_len=routes) == expected
 
 

@@ -86,9 +86,9 @@ def test_a_weight_version_that_is_no_count_is_refused(version: Any) -> None:
         Generation([1, 2, 3], [6], [-0.5, -0.5]),
         Generation([1, 2, 3], [6], [math.nan]),
         Generation([1, 2, 3], [-6], [-0.5]),
-        Generation([1, 2, 3, None], [6], [-0.5]),  # type: ignore[list-item]
+        Generation([1, 2, 3, None], [6], [-0.5]),
         Generation([1, 2, 3], [6], [-0.5], {"pixels": b"1"}),
-        Generation(None, [6], [-0.5]),  # type: ignore[arg-type]
+        Generation(None, [6], [-0.5]),
     ],
 )
 def test_a_generation_that_makes_no_valid_row_is_refused(generation: Generation) -> None:

@@ -40,7 +40,7 @@ ODD = st.one_of(
 
 
 def plain(record: Any) -> dict[str, Any]:
-    return record.model_dump(mode="json")  # type: ignore[no-any-return]
+    return record.model_dump(mode="json")
 
 
 def outcome(act: Callable[[], Any]) -> Any:
@@ -181,14 +181,27 @@ def test_the_golden_vectors_of_nemo_gym_hold() -> None:
 # --- linearization ---------------------------------------------------------------------------------------
 
 ROW_FIELDS = (
-    "model_call_id parent_call_id mode prev_len delta_len cum_len weight_version digest extras_digest chain_hash "
-    "cumulative_hash schema_version digest_version extras_digest_version"
-).split()
+    "parent_call_id",
+    "mode",
+    "prev_len",
+    "delta_len",
+    "cum_len",
+    "weight_version",
+    "digest",
+    "extras_digest",
+    "chain_hash",
+    "cumulative_hash",
+)
+VERSIONS = ("schema_version", "digest_version", "extras_digest_version")
 COLUMNS = ("token_ids_delta", "token_mask_delta", "generation_log_probs_delta")
 RECEIPT_FIELDS = (
-    "rollout_id terminal_model_call_id capture_poisoned failure_reason terminal_selection schema_version "
-    "digest_version extras_digest_version"
-).split()
+    "rollout_id",
+    "terminal_model_call_id",
+    "capture_poisoned",
+    "failure_reason",
+    "terminal_selection",
+    *VERSIONS,
+)
 
 
 class Rollout:
@@ -226,7 +239,7 @@ def damaged_rollouts(draw: st.DrawFn) -> Rollout:
 
 
 def _forge_both(draw: st.DrawFn, rollout: Rollout, index: int, other: int) -> None:
-    name = draw(st.sampled_from(ROW_FIELDS[1:11]))
+    name = draw(st.sampled_from(ROW_FIELDS))
     value = draw(st.one_of(st.just(rollout.rows[other][name]), st.sampled_from([None, 0, 1, 3, "text", "0" * 64])))
     rollout.rows[index][name] = rollout.snapshots[index][name] = value
     rollout.reseal(index)
@@ -264,12 +277,15 @@ def _forge_mask(draw: st.DrawFn, rollout: Rollout, index: int, _other: int) -> N
 
 def _forge_one(draw: st.DrawFn, rollout: Rollout, index: int, other: int) -> None:
     side = draw(st.sampled_from([rollout.rows, rollout.snapshots]))
-    name = draw(st.sampled_from([*ROW_FIELDS, "rollout_id"] if side is rollout.snapshots else ROW_FIELDS))
+    named = ["model_call_id", *ROW_FIELDS, *VERSIONS, *(["rollout_id"] if side is rollout.snapshots else [])]
+    name = draw(st.sampled_from(named))
     side[index][name] = draw(st.one_of(st.just(side[other][name]), st.sampled_from([None, 0, 1, 3, "x", "0" * 64])))
 
 
 def _forge_receipt(draw: st.DrawFn, rollout: Rollout, _index: int, _other: int) -> None:
-    rollout.receipt[draw(st.sampled_from(RECEIPT_FIELDS))] = draw(st.sampled_from([None, True, False, 1, 2, 3, "call-0"]))
+    rollout.receipt[draw(st.sampled_from(RECEIPT_FIELDS))] = draw(
+        st.sampled_from([None, True, False, 1, 2, 3, "call-0"])
+    )
 
 
 def _swap(draw: st.DrawFn, rollout: Rollout, index: int, other: int) -> None:
@@ -526,7 +542,7 @@ def completions(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], str]:
     generated = draw(st.lists(st.integers(0, 9), max_size=3))
     logprobs = [-0.5] * len(generated)
     if draw(st.integers(0, 4)) == 0:
-        logprobs = draw(st.lists(st.sampled_from([-0.5, 0.0, math.nan, -1e39, -1]), max_size=3))  # type: ignore[arg-type]
+        logprobs = draw(st.lists(st.sampled_from([-0.5, 0.0, math.nan, -1e39, -1]), max_size=3))
     optional = {"extras": draw(st.sampled_from([None, {"a": 1}, {"a": (1,)}]))}
     optional["attachments"] = draw(st.sampled_from([None, {}, {"pixels": b"1"}]))
     completion = {"prompt_token_ids": prompt, "generated_token_ids": generated, "generated_logprobs": logprobs}
@@ -572,15 +588,15 @@ def test_routed_experts_are_encoded_and_decoded_alike(cube: list[list[list[int]]
     envelope = outcome(lambda: routed_experts.encode_routed_experts(cube, dtype=dtype))
     assert envelope == outcome(lambda: gym.encode_routed_experts(cube, dtype=dtype))
     for payload in (cube, envelope, envelope[:-4], envelope.replace(dtype, "int8")):
-        ours = outcome(lambda payload=payload: routed_experts.decode_routed_experts(payload))  # type: ignore[misc]
-        theirs = outcome(lambda payload=payload: gym.decode_routed_experts(payload))  # type: ignore[misc]
+        ours = outcome(lambda payload=payload: routed_experts.decode_routed_experts(payload))
+        theirs = outcome(lambda payload=payload: gym.decode_routed_experts(payload))
         if theirs == "refused":
             assert ours == "refused"
         else:
             found = (ours.values, ours.dtype, ours.shape)
             assert found == (theirs.values, theirs.dtype, (len(theirs.values), theirs.num_layers, theirs.topk))
-        assert outcome(lambda payload=payload: routed_experts.routed_experts_token_count(payload)) == outcome(  # type: ignore[misc]
-            lambda payload=payload: gym.routed_experts_token_count(payload)  # type: ignore[misc]
+        assert outcome(lambda payload=payload: routed_experts.routed_experts_token_count(payload)) == outcome(
+            lambda payload=payload: gym.routed_experts_token_count(payload)
         )
 
 

@@ -187,7 +187,7 @@ def test_a_refused_extra_is_named_by_its_path() -> None:
 
 def test_extras_must_be_a_mapping() -> None:
     with pytest.raises(Invalid, match="type=list"):
-        compute_extras_digest([("a", 1)])  # type: ignore[arg-type]
+        compute_extras_digest([("a", 1)])
 
 
 def test_the_order_of_keys_does_not_change_the_extras_digest() -> None:

@@ -29,7 +29,10 @@ def entry(call_id: str, *, tokens: int = 1, **fields: Any) -> TokenEntry:
 
 
 def row(call_id: str, *, tokens: int = 1, output: list[dict[str, Any]] | None = None, **fields: Any) -> CallRecord:
-    prints = {"fingerprint_version": FINGERPRINT_VERSION, "output_fingerprint": assistant_fingerprint(output or []) or None}
+    prints = {
+        "fingerprint_version": FINGERPRINT_VERSION,
+        "output_fingerprint": assistant_fingerprint(output or []) or None,
+    }
     return ledger_row(staged_call(call_id, generated=[tokens]), **{**prints, **fields})
 
 
@@ -47,7 +50,9 @@ ENTRIES = [FIRST, LAST]
 
 class TestOneWitness:
     def test_the_caller_names_the_call(self) -> None:
-        assert resolve_terminal(ENTRIES, None, "first") == TerminalAttribution("first", "explicit", "no_response_object")
+        assert resolve_terminal(ENTRIES, None, "first") == TerminalAttribution(
+            "first", "explicit", "no_response_object"
+        )
 
     def test_the_harness_declares_the_response_it_kept(self) -> None:
         found = resolve_terminal(ENTRIES, None, declared_response_id="resp-1")
@@ -156,7 +161,9 @@ class TestAgreement:
 
     def test_recorded_digests_identify_sequences_of_entries(self) -> None:
         alike = {"digest": "d", "cum_len": 2, "response_id": "same"}
-        assert resolve_terminal([entry("a", tokens=1, **alike), entry("b", tokens=2, **alike)], {"id": "same"}).attributed
+        assert resolve_terminal(
+            [entry("a", tokens=1, **alike), entry("b", tokens=2, **alike)], {"id": "same"}
+        ).attributed
 
     def test_rows_with_the_same_sequence_are_one_call(self) -> None:
         rows = [row("b", response_id="same"), row("a", response_id="same")]

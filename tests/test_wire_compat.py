@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 REFUSED = "refused"
-thorough = settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def ours(function: Callable[..., Any], *args: Any) -> Any:

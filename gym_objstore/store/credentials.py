@@ -54,6 +54,7 @@ class Explicit:
         self._options = options
 
     def __call__(self) -> Any:
+        """Return the credentials as obstore reads them."""
         options = self._options
         return {
             "access_key_id": options.access_key_id,

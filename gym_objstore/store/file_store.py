@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from gym_objstore.store.options import StoreOptions
     from gym_objstore.store.paired import Conversation
 
-_READS = ("read", "read_range", "meta")
+_OPERATIONS = {
+    "write": "put",
+    "read": "get",
+    "read_range": "get",
+    "meta": "head",
+    "__next__": "list",
+    "folders": "list",
+    "remove": "delete",
+}
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -76,7 +84,7 @@ class FileStore(PairedStore):
         except StopIteration:
             return None
         except OSError as error:
-            raise _meaning(error, self._call(step.name.strip("_"), step.key)) from error
+            raise _meaning(error, self._call(_OPERATIONS[step.name], step.key)) from error
 
     async def _perform_async(self, step: Step) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads(), self._perform, step)
@@ -94,7 +102,7 @@ class FileStore(PairedStore):
 def _meaning(error: OSError, call: Call) -> ObjstoreError:
     """Return the error of this package that one of the operating system's means."""
     text = f"{call.operation} failed: {os.strerror(error.errno or errno.EIO)}, {call.where}"
-    if call.operation in _READS and error.errno in _ABSENT:
+    if call.operation in ("get", "head") and error.errno in _ABSENT:
         return NotFound(text, key=call.key)
     if error.errno in _REFUSED:
         return Denied(text, kind="access_denied", key=call.key, hint="check the owner and mode of the folder")

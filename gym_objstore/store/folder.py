@@ -9,6 +9,7 @@ and errors (``file_store``). obstore's own local store is not used because it sy
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -49,7 +50,7 @@ class Folder:
             with suppress(FileNotFoundError), self._made(folders) as folder:
                 _replace(folder, name, body)
                 return
-        raise FileNotFoundError(f"the folder of {key} vanishes as often as it is made")
+        raise FileNotFoundError(errno.ENOENT, "the folder vanishes as often as it is made", key)
 
     def read(self, key: str) -> bytes:
         """Return a file's bytes."""
@@ -138,7 +139,7 @@ class Folder:
             file = os.open(name, _READ, dir_fd=folder)
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise FileNotFoundError(key)
+                raise FileNotFoundError(errno.ENOENT, "not a file", key)
             yield file
         finally:
             os.close(file)

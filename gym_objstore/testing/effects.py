@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     SecondPage = Callable[[str], bool]
 
+
 class Effect(NamedTuple):
     """One atomic effect: ``verb`` is ``put``, ``delete``, ``read``, ``head`` or ``list``.
 

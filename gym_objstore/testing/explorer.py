@@ -211,7 +211,9 @@ class _Exploration:
         looks = before.bucket, after.bucket, after.log, move.actor, after.over
         if looks not in self._verdicts:
             contents = self._buckets.contents
-            world = World(contents[before.bucket], contents[after.bucket], move.actor, self._logs[after.log], after.over)
+            world = World(
+                contents[before.bucket], contents[after.bucket], move.actor, self._logs[after.log], after.over
+            )
             self._verdicts[looks] = tuple((law.__name__, said) for law in self._laws if (said := law(world)))
         for law, message in self._verdicts[looks]:
             known = self.violations.get(law)

@@ -25,11 +25,13 @@ from __future__ import annotations
 from gym_objstore.testing.store_suite.behind import BehindFolder, BehindMemory, BehindS3
 from gym_objstore.testing.store_suite.bodies import BodyLaws
 from gym_objstore.testing.store_suite.colours import ColourLaws
-from gym_objstore.testing.store_suite.denials import DenialLaws, Users
+from gym_objstore.testing.store_suite.denials import DenialLaws, StrangerLaws, Users
 from gym_objstore.testing.store_suite.lifetime import LifetimeLaws
 from gym_objstore.testing.store_suite.listings import DeleteLaws, ListingLaws
 from gym_objstore.testing.store_suite.naming import HOSTILE_IDS, NamingLaws
 from gym_objstore.testing.store_suite.races import RaceLaws
+from gym_objstore.testing.store_suite.refusals import RefusalLaws
+from gym_objstore.testing.store_suite.sharing import SharingLaws
 from gym_objstore.testing.store_suite.target import Behind, Target
 
 __all__ = [
@@ -46,16 +48,19 @@ __all__ = [
     "ListingLaws",
     "NamingLaws",
     "RaceLaws",
+    "RefusalLaws",
     "ServiceLaws",
+    "SharingLaws",
     "StoreSuite",
+    "StrangerLaws",
     "Target",
     "Users",
 ]
 
 
 class ServiceLaws(BodyLaws, ListingLaws, DeleteLaws, NamingLaws, RaceLaws):
-    """The laws whose answer depends on the service behind a backend: for a backend's second service."""
+    """The laws whose outcome depends on the service: enough for a backend's second service."""
 
 
-class StoreSuite(ServiceLaws, ColourLaws, LifetimeLaws):
+class StoreSuite(ServiceLaws, ColourLaws, LifetimeLaws, RefusalLaws, SharingLaws):
     """Every law of a store that knows no users."""

@@ -46,14 +46,15 @@ class BodyLaws(Laws):
         ("body", "stored"),
         [
             ([b"head", bytearray(b"-middle-"), memoryview(b"tail")], b"head-middle-tail"),
-            ((b"", b"a", b"", b"b", b""), b"ab"),
+            ((b"", b"a", memoryview(b""), b"b", memoryview(array("d"))), b"ab"),
+            (memoryview(b""), b""),
             ([], b""),
             (bytearray(b"one bytearray"), b"one bytearray"),
             (memoryview(b"one view"), b"one view"),
             ([b"int32:", memoryview(array("i", [1, 2, 3]))], b"int32:" + array("i", [1, 2, 3]).tobytes()),
             (memoryview(array("d", [0.5])), array("d", [0.5]).tobytes()),
         ],
-        ids=["three kinds", "empty buffers", "no buffer", "bytearray", "view", "wide items", "wide view"],
+        ids=["three kinds", "empty buffers", "empty view", "no buffer", "bytearray", "view", "wide items", "wide view"],
     )
     def test_the_buffers_of_a_body_are_stored_one_after_another(
         self, target: Target, store: Store, folder: str, body: Body, stored: bytes

@@ -53,7 +53,7 @@ def planes_decode(body: bytes) -> Record:
         raw = bytearray(8 * count)
         for position, plane in enumerate(kept):
             raw[plane::8] = rest[position * count : (position + 1) * count]
-        return memoryview(raw).cast(code[0]).tolist(), count * len(kept)
+        return array(code[0], bytes(raw)).tolist(), count * len(kept)
 
     return _read(body, read)
 

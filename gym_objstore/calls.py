@@ -156,9 +156,9 @@ def _total(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _object(value: Any) -> dict[str, Any] | None:  # noqa: ANN401 - whatever was captured
+def _object(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _text(value: Any) -> str | None:  # noqa: ANN401 - whatever was captured
+def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None

@@ -100,11 +100,11 @@ def _messages(choices: list[Any]) -> Iterator[Mapping[str, Any]]:
     return (message for message in messages if isinstance(message, Mapping))
 
 
-def _tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - as the model wrote them
+def _tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
     return {"call_id": call_id, "name": name, "arguments": arguments}
 
 
-def _arguments(arguments: Any) -> Any:  # noqa: ANN401 - as the model wrote them
+def _arguments(arguments: Any) -> Any:
     """Return a tool call's arguments as a value; text that is not JSON as ``{"_raw": text}``."""
     if isinstance(arguments, dict):
         return arguments

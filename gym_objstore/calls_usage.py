@@ -28,7 +28,7 @@ class Usage(NamedTuple):
     cache_creation_tokens: int | None = None
 
 
-def usage_of(usage: Any) -> Usage:  # noqa: ANN401 - whatever a provider sent
+def usage_of(usage: Any) -> Usage:
     """Return the counts of a usage object; all unknown if it is none."""
     if not isinstance(usage, Mapping):
         return Usage()

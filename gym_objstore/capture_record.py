@@ -218,7 +218,7 @@ def _stream_category(stream: Reassembly) -> str | None:
     return _TERMINAL_CATEGORIES.get(stream.terminal)
 
 
-def _attribute(value: Any, name: str) -> Any:  # noqa: ANN401 - attributes of foreign exceptions
+def _attribute(value: Any, name: str) -> Any:
     """Read an attribute that may be a property which raises."""
     try:
         return getattr(value, name, None)

@@ -87,14 +87,14 @@ def parse_path(path: str) -> Route | None:
     return Route(found["id"], found["tokens"] is not None, found["prefix"], found["path"])
 
 
-def survives_url(rollout_id: str) -> bool:
+def survives_url(rollout_id: object) -> bool:
     """Whether an id may be sent in a path: ASCII letters, digits and ``. _ -``, first a letter or digit."""
     return isinstance(rollout_id, str) and _ROLLOUT_ID.fullmatch(rollout_id) is not None
 
 
-def _require_survivor(rollout_id: str) -> str:
+def _require_survivor(rollout_id: Any) -> str:
     if survives_url(rollout_id):
-        return rollout_id
+        return str(rollout_id)
     msg = (
         "a rollout id in a URL must be letters, digits, dots, dashes or underscores, "
         f"starting with a letter or digit, rollout_id={rollout_id!r}"
@@ -164,7 +164,7 @@ def rollout_id_of(record: Mapping[str, Any]) -> str | None:
     return f"{rollout_id}{_attempt_suffix(record.get('_ng_attempt_index'))}"
 
 
-def _attempt_suffix(attempt: Any) -> str:  # noqa: ANN401 - whatever the record holds
+def _attempt_suffix(attempt: Any) -> str:
     try:
         number = int(attempt or 0)
     except (TypeError, ValueError, OverflowError) as error:

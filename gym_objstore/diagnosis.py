@@ -133,7 +133,9 @@ def _versioning(options: StoreOptions) -> Probe:
         status = client.get_bucket_versioning(Bucket=bucket).get("Status", "Disabled")  # type: ignore[attr-defined]
         if status != "Enabled":
             return Probe("versioning", "ok", f"status={status}")
-        return Probe("versioning", "warning", "status=Enabled", "old versions cost money: add a lifecycle rule for them")
+        return Probe(
+            "versioning", "warning", "status=Enabled", "old versions cost money: add a lifecycle rule for them"
+        )
 
     return _administration("versioning", options, ask)
 
@@ -143,7 +145,9 @@ def _object_lock(options: StoreOptions) -> Probe:
         found = client.get_object_lock_configuration(Bucket=bucket)  # type: ignore[attr-defined]
         rule = found.get("ObjectLockConfiguration", {}).get("Rule")
         if rule:
-            return Probe("object_lock", "warning", f"default retention, rule={rule}", "removals only add delete markers")
+            return Probe(
+                "object_lock", "warning", f"default retention, rule={rule}", "removals only add delete markers"
+            )
         return Probe("object_lock", "ok", "no default retention")
 
     return _administration("object_lock", options, ask)
@@ -151,9 +155,9 @@ def _object_lock(options: StoreOptions) -> Probe:
 
 def _administration(name: str, options: StoreOptions, ask: Callable[[object, str], Probe]) -> Probe:
     """Ask something that only the administrative client can; a server that cannot answer is no failure."""
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - loaded for S3 only
+    from botocore.exceptions import BotoCoreError, ClientError
 
-    from gym_objstore.store.boto_client import connect  # noqa: PLC0415
+    from gym_objstore.store.boto_client import connect
 
     try:
         return ask(connect(options), options.location.bucket)

@@ -84,4 +84,4 @@ class Denied(ObjstoreError, PermissionError):
 
 
 class Unusable(ObjstoreError, RuntimeError):
-    """This object cannot be used here: a forked process, after close, or a missing extra."""
+    """The object cannot be used here: a forked process, after close, or a missing extra."""

@@ -28,7 +28,9 @@ UNSTAMPED = "none"
 """The fingerprint field of an entry that no request can continue."""
 
 _DEPTH = 5
-_ENTRY = re.compile(r"(?P<call>.+)\.(?P<parent>full|[0-9a-f]{12})\.(?P<fp>none|[0-9a-f]{16})\.(?P<sha>[0-9a-f]{64})\.(?P<fmt>[a-z0-9]{1,6})")
+_ENTRY = re.compile(
+    r"(?P<call>.+)\.(?P<parent>full|[0-9a-f]{12})\.(?P<fp>none|[0-9a-f]{16})\.(?P<sha>[0-9a-f]{64})\.(?P<fmt>[a-z0-9]{1,6})"
+)
 _NOTE = re.compile(r"(?P<call>.+)\.(?P<sha>[0-9a-f]{16})")
 _ROW = re.compile(r"(?P<call>[^/]+)/(?P<fp>none|[0-9a-f]{16})\.(?P<sha>[0-9a-f]{64})")
 _DROP = re.compile(r"drop\.(?P<snapshot>[0-9a-f]{64})\.(?P<consumer>[0-9a-f]{16})")
@@ -150,7 +152,13 @@ def call_mark(call: str) -> str:
 def parse(key: str) -> Parts:
     """Split a rollout object's key. Raises ``Invalid`` for keys that are not of this format."""
     segments = key.split("/", _DEPTH - 1)
-    if len(segments) != _DEPTH or not all(segments) or not all(key.split("/")) or segments[0] not in FAMILIES or segments[2] == RUN_FOLDER:
+    if (
+        len(segments) != _DEPTH
+        or not all(segments)
+        or not all(key.split("/"))
+        or segments[0] not in FAMILIES
+        or segments[2] == RUN_FOLDER
+    ):
         raise Invalid("not an object key of this format", kind="foreign_key", key=key)
     return Parts(*segments)
 

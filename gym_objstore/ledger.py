@@ -103,7 +103,9 @@ def record(run_id: str, commit: Any, also: Sequence[Put] = ()) -> Flow[bool]:
     return True
 
 
-def record_failure(run_id: str, rollout_id: str, model_call_id: str, *, reason: str, also: Sequence[Put] = ()) -> Flow[bool]:
+def record_failure(
+    run_id: str, rollout_id: str, model_call_id: str, *, reason: str, also: Sequence[Put] = ()
+) -> Flow[bool]:
     """Record that a call did not commit; False if the rollout is retired and the row was discarded.
 
     Returns when: the failure is durable and poisons the manifest, unless its reason is the one that does not.

@@ -14,6 +14,7 @@ surrogate pair in halves   the one character they stand for
 lone surrogate             U+FFFD
 ``NaN``, ``Infinity``      ``null``
 integer beyond 64 bits     the nearest double, as JavaScript reads it; else ``null``
+``1e400``                  infinity, which is written as ``null`` (the one change not said)
 nested over 200 levels     not JSON: only the text is kept
 =========================  =========================================================
 """
@@ -41,7 +42,7 @@ def parse(body: bytes | str) -> tuple[Any, bool]:
     return value, unchanged and not constants
 
 
-def loads(text: str) -> Any:  # noqa: ANN401 - any JSON value
+def loads(text: str) -> Any:
     """Return a JSON text's value fast and unchanged: ``portable`` is still to be applied to what is kept.
 
     Raises ``ValueError`` for text that is not JSON.
@@ -52,7 +53,7 @@ def loads(text: str) -> Any:  # noqa: ANN401 - any JSON value
         return _loads(text, [])
 
 
-def portable(value: Any) -> tuple[Any, bool]:  # noqa: ANN401 - any JSON value
+def portable(value: Any) -> tuple[Any, bool]:
     """Return a value every JSON reader can read, and whether it is the very value given.
 
     Raises ``ValueError`` if it is nested too deep.
@@ -64,7 +65,7 @@ def portable(value: Any) -> tuple[Any, bool]:  # noqa: ANN401 - any JSON value
     return value, True
 
 
-def _loads(body: bytes | str, constants: list[str]) -> Any:  # noqa: ANN401 - any JSON value
+def _loads(body: bytes | str, constants: list[str]) -> Any:
     try:
         return json.loads(body, parse_constant=constants.append)
     except RecursionError as error:
@@ -72,14 +73,14 @@ def _loads(body: bytes | str, constants: list[str]) -> Any:  # noqa: ANN401 - an
         raise ValueError(msg) from error
 
 
-def _wrapped(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+def _wrapped(value: Any) -> Any:
     """Nest a value so that orjson's limit falls where ours is."""
     for _ in range(254 - _LEVELS):
         value = [value]
     return value
 
 
-def _copied(value: Any, levels: int) -> Any:  # noqa: ANN401, PLR0911 - any JSON value, one return per type
+def _copied(value: Any, levels: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

@@ -198,7 +198,7 @@ class _Block:
         return block
 
 
-def _tool_input(text: str) -> Any:  # noqa: ANN401 - whatever the model wrote
+def _tool_input(text: str) -> Any:
     try:
         return loads(text) if text else {}
     except ValueError:

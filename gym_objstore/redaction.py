@@ -32,7 +32,7 @@ Rule = Callable[[str, str], str]
 _IDENTITY = ("model_call_id", "dialect", "model_ref")
 _RAW = {"request_raw": "request", "response_raw": "response"}
 _BYTES = ("request_base64", "response_base64")
-_STREAM = re.compile(r"(?:data|event|id|retry)?:[^\n]*\n|(?:data|event):", re.MULTILINE)
+_STREAM = re.compile(r"^(?:data|event):", re.MULTILINE)
 _ESCAPE = re.compile(r"\\u00([0-7][0-9a-fA-F])")
 
 _SECRET = "[redacted key]"  # noqa: S105 - the mark that replaces one
@@ -45,23 +45,28 @@ _SHAPES = re.compile(
     r"|hf_\w{30,}|nvapi-[\w-]{20,}|AIza[\w-]{35}|xox[abeprs]-[\w-]{10,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
     r"|(?i:(?<=bearer )|(?<=basic ))[\w.~+/-]{16,}=*"
+    r"|(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
 _NAMES = (
-    r"api[_-]?key|authorization|passw(?:or)?d|passphrase|client[_-]?secret|secret[_-]?(?:access[_-]?)?key"
+    r"api[\s_-]?key|authorization|passw(?:or)?d|passphrase|client[_-]?secret|secret[_-]?(?:access[_-]?)?key"
     r"|(?:access|refresh|auth|session|id|bearer)[_-]?token|private[_-]?key|set-cookie"
 )
-_NAMED_FIELD = re.compile(rf"(?:.*[_-])?(?:{_NAMES}|secret|cookie)", re.IGNORECASE)
+_NAMED_FIELD = re.compile(rf".*(?:{_NAMES}|secret|cookie)", re.IGNORECASE)
 _NAMED_TEXT = re.compile(
-    rf"((?:{_NAMES})\\*[\"']?\s*[:=]\s*\\*[\"']?(?:(?:bearer|basic)\s+)?)([^\s\"'\\,;&}}\])]{{6,}})", re.IGNORECASE
+    rf"((?:{_NAMES})\\*[\"']?\s*[:=]\s*)"
+    r"(?:(\\*[\"'])(?:(?!\2)(?:\\.|.))+|(?:(?:bearer|basic)\s+)?[^\s\"'\\,;&}\])]{4,})",
+    re.IGNORECASE | re.DOTALL,
 )
 _ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]++(?:@|%40)[\w-]++(?:\.[\w-]++)+")
 
 _BASE64 = "[A-Za-z0-9+/_-]"
+_NEWLINE = r"(?:\r?\n|(?:\\r)?\\n)"  # JSON inside a string has its line ends escaped
 _MEDIA = re.compile(
     r"(data:[\w.+-]++/[\w.+-]++(?:;[\w.+-]++=[\w.+-]++)*+;base64,)[A-Za-z0-9+/=_%-]+"
-    rf"|(?<!{_BASE64}){_BASE64}{{60,}}+(?:\r?\n{_BASE64}{{60,}}+)*+(?:\r?\n{_BASE64}{{1,76}}(?==))?={{0,2}}"
+    rf"|(?<!{_BASE64}){_BASE64}{{60,}}+(?:{_NEWLINE}{_BASE64}{{60,}}+)*+"
+    rf"(?:{_NEWLINE}{_BASE64}{{1,76}}+(?=[=\"\\\r\n]|\Z))?={{0,2}}"
 )
 _MEDIA_FROM = 256
 _NO_MEDIA = ("signature", "encrypted_content")
@@ -83,7 +88,8 @@ def keys(field: str, text: str) -> str:
     """Replace credentials: all of a field with such a name, else what has the shape or name of one."""
     if _NAMED_FIELD.fullmatch(field):
         return _SECRET
-    return _NAMED_TEXT.sub(rf"\1{_SECRET}", _SHAPES.sub(_SECRET, text))
+    named = _NAMED_TEXT.sub(lambda found: f"{found[1]}{found[2] or ''}{_SECRET}", text)
+    return _SHAPES.sub(_SECRET, named)
 
 
 def emails(field: str, text: str) -> str:  # noqa: ARG001 - the shape of a rule
@@ -118,25 +124,32 @@ def _redacted(record: dict[str, Any], *, names: Iterable[str]) -> dict[str, Any]
     return kept
 
 
-def _raw(field: str, text: Any, record: Mapping[str, Any], rules: list[Rule]) -> dict[str, Any]:  # noqa: ANN401
+def _raw(field: str, text: Any, record: Mapping[str, Any], rules: list[Rule]) -> dict[str, Any]:
     """Return the raw text's field as it may be stored; nothing where the value beside it says it all."""
     if not isinstance(text, str) or record.get(_RAW[field]) is not None:
         return {}
-    if _STREAM.match(text):
+    if _STREAM.search(text):
         return {field: f"[redacted stream, {len(text)} characters]"}
-    return {field: _value("", _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text), rules)}
+    return {field: _value("", _unescaped(text), rules)}
 
 
-def _value(field: str, value: Any, rules: list[Rule]) -> Any:  # noqa: ANN401 - any JSON value
-    if isinstance(value, str):
-        for rule in rules:
-            value = rule(field, value)
-        return value
-    if isinstance(value, list):
-        return [_value(field, one, rules) for one in value]
+def _unescaped(text: str) -> str:
+    """Undo the escapes behind which JSON could hide an ASCII character."""
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+def _value(field: str, value: Any, rules: list[Rule]) -> Any:
+    """Redact a value; numbers in lists are passed over, as nothing but token ids comes in such numbers."""
     if isinstance(value, dict):
         return _fields(value, rules)
-    return value
+    if isinstance(value, list):
+        return [one if isinstance(one, int | float) else _value(field, one, rules) for one in value]
+    if value is None or isinstance(value, bool):
+        return value
+    text = safe = str(value)
+    for rule in rules:
+        safe = rule(field, safe)
+    return value if safe == text else safe
 
 
 def _fields(value: dict[str, Any], rules: list[Rule]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ which must wait (the terminal event, until the capture is durable), and what the
 raw bytes beyond those that wait; keeping them all, in memory or spooled, is the caller's business. Any
 bytes are taken without an error, and the result does not depend on how they were cut.
 
-Lines end as the SSE standard says (CR, LF, CRLF), so that a U+2028 or U+0085 inside a text is part of it.
-An event ends at an empty line; what follows the last one is read for the response, but ends no stream.
+Lines end as the SSE standard says, so that a U+2028 or U+0085 inside a text is part of it. An event ends at
+an empty line (LF or CRLF); what follows the last one is read for the response, but ends no stream. Of a
+compressed stream, push what ``bodies.Inflater`` makes of it, and hold whole chunks once ``holding`` is true.
 """
 
 from __future__ import annotations

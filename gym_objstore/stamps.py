@@ -69,7 +69,7 @@ def stamp_lineage(
     whole = cumulative_tokens(entry) if cumulative is None else list(cumulative)
     own = [*entry.prompt_token_ids, *entry.generation_token_ids]
     before = len(whole) - len(own)
-    if before < 0 or whole[before:] != own or (before and not entry.prompt_is_delta):
+    if whole[before:] != own or (before and not entry.prompt_is_delta):
         reason = f"the sequence does not end in the entry's own tokens, model_call_id={entry.model_call_id!r}"
         raise Invalid(reason, kind="bad_record")
     entry.digest = compute_digest(whole)

@@ -29,7 +29,7 @@ from gym_objstore.objects import require_writer, retired, write_fenced, write_ob
 from gym_objstore.records import TokenEntry, parse_entry, plain_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 FAMILY = "tokens"
 
@@ -118,7 +118,9 @@ def begin_call(run_id: str, rollout_id: str, model_call_id: str, also: Sequence[
     """
     rollout = rollout_prefix(FAMILY, run_id, rollout_id)
     key = intent_key(rollout, model_call_id)
-    yield from write_fenced(rollout, [Put(key, write_object(rollout_id=rollout_id, model_call_id=model_call_id)), *also])
+    yield from write_fenced(
+        rollout, [Put(key, write_object(rollout_id=rollout_id, model_call_id=model_call_id)), *also]
+    )
 
 
 def mark(run_id: str, rollout_id: str, model_call_id: str, note: dict[str, Any]) -> Put:
@@ -162,18 +164,14 @@ def freeze(run_id: str, rollout_id: str) -> Flow[Snapshot]:
 
 def snapshot_of(rollout_id: str, index: Index, found: list[tuple[EntryName, TokenEntry | Problem | None]]) -> Snapshot:
     """Return the snapshot of a listing and of what reading its sound entries gave; None stands for absent."""
-    unread = [answer or Problem("missing", spoken(name.call)) for name, answer in found if not _is_entry(answer)]
+    judged = [answer or Problem("missing", spoken(name.call)) for name, answer in found]
     return Snapshot(
         rollout_id=rollout_id,
-        entries=tuple(answer for _, answer in found if _is_entry(answer)),
-        problems=(*listed_problems(index), *unread),
+        entries=tuple(one for one in judged if not isinstance(one, Problem)),
+        problems=(*listed_problems(index), *(one for one in judged if isinstance(one, Problem))),
         snapshot_id=index.snapshot_id,
         version=index.version,
     )
-
-
-def _is_entry(answer: Any) -> bool:
-    return answer is not None and not isinstance(answer, Problem)
 
 
 def listed_problems(index: Index) -> Iterator[Problem]:
@@ -213,5 +211,3 @@ def read_entry(rollout: str, name: EntryName, body: bytes) -> TokenEntry:
     if not belongs or expected._replace(format=name.format) != name:
         raise Corrupt("the record belongs under another name", kind="misplaced")
     return entry
-
-

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 DIALECTS = ("responses", "chat", "messages")
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x85\u2028\u2029"), max_size=8)
-HOSTILE = st.text(st.sampled_from("a\u2028\u2029\x85\x1c\ud83d\ude00\ud800 \n\r\t\"\\:{}🙂"), max_size=8)
+HOSTILE = st.text(st.sampled_from('a\u2028\u2029\x85\x1c\ud83d\ude00\ud800 \n\r\t"\\:{}🙂'), max_size=8)
 SCALARS = st.none() | st.booleans() | st.integers(-5, 2**62) | st.floats(allow_nan=False, allow_infinity=False) | TEXT
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3))
 
@@ -148,14 +148,25 @@ def messages_events(text: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str,
 def responses_events(text: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:
     """Responses events."""
     kind = st.sampled_from(
-        ["response.created", "response.output_text.delta", "response.completed", "response.incomplete", "response.failed"]
+        [
+            "response.created",
+            "response.output_text.delta",
+            "response.completed",
+            "response.incomplete",
+            "response.failed",
+        ]
     )
     return maybe(type=kind, delta=text, response=maybe(id=IDS, status=text, output=st.lists(OUTPUT_ITEM)) | JSON)
 
 
 EVENTS = {"responses": responses_events, "chat": chat_events, "messages": messages_events}
 ENDS = {
-    "responses": [b"event: response.completed", b"event:response.incomplete", b"event: response.failed", b"event: error"],
+    "responses": [
+        b"event: response.completed",
+        b"event:response.incomplete",
+        b"event: response.failed",
+        b"event: error",
+    ],
     "chat": [b"data: [DONE]", b"data:[DONE]", b"event: error"],
     "messages": [b"event: message_stop", b"event:  message_stop", b"event: error"],
 }

@@ -62,7 +62,7 @@ def test_a_record_is_frozen_and_can_be_written_as_json() -> None:
     record = model_call(CAPTURE, call_index=3)
     assert orjson.loads(orjson.dumps(record.model_dump()))["call_index"] == 3
     with pytest.raises(ValidationError):
-        record.call_index = 4  # type: ignore[misc]
+        record.call_index = 4
 
 
 def test_the_answering_model_wins_over_the_one_asked_for() -> None:

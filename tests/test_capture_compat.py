@@ -9,6 +9,7 @@ differences, which the last tests name: there nemo-gym's result is asserted besi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ from gym_objstore.sse import EventStream, Reassembly, begins_output, event_strea
 from tests import model_traffic as traffic
 from tests.transcripts import rows
 
-fuzzed = settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+fuzzed = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 dialects = pytest.mark.parametrize("dialect", traffic.DIALECTS)
 
 Json = dict[str, Any]
@@ -162,14 +163,13 @@ def through_gym(dialect: str, exchange: Exchange, chunks: list[bytes], content_t
     middleware = gym._CaptureMiddleware(app, store=recorder, model_server_name=exchange.model_server)
     headers = [(b"x-session-id", session.encode()) for session in [exchange.client_session_id] if session]
     scope = {"type": "http", "method": "POST", "path": f"/ng-rollout/0-0{PATHS[dialect]}", "headers": headers}
-    try:
+    expected = [] if exchange.failure is None else [type(exchange.failure)]
+    with contextlib.suppress(*expected):
         asyncio.run(middleware(scope, receive, send))
-    except type(exchange.failure) if exchange.failure is not None else ():
-        pass
     return recorder
 
 
-class ReadTimeout(Exception):  # noqa: N818 - named as HTTP clients name theirs
+class ReadTimeout(Exception):
     """A client's own timeout."""
 
 
@@ -212,7 +212,9 @@ EXECUTIONS = st.fixed_dictionaries(
         "local_response_reason": st.sampled_from(["context_length_exceeded", "other", None]),
     }
 )
-BODIES = st.one_of(traffic.JSON, *traffic.RESPONSES.values()).map(orjson.dumps) | st.sampled_from([b"", b"{", b"[1]", b"\xff{}", b'"text"', "{} ü".encode("latin-1")])
+BODIES = st.one_of(traffic.JSON, *traffic.RESPONSES.values()).map(orjson.dumps) | st.sampled_from(
+    [b"", b"{", b"[1]", b"\xff{}", b'"text"', "{} ü".encode("latin-1")]
+)
 STATUSES = st.sampled_from([200, 200, 200, 201, 302, 400, 401, 403, 404, 408, 418, 429, 500, 502, 504])
 
 
@@ -265,7 +267,9 @@ def test_every_failure_is_read_as_in_gym(failure: BaseException) -> None:
     assert failure_details(failure) == gym._exception_http_details(failure)
 
 
-@given(headers=st.lists(st.tuples(st.sampled_from([b"x-session-id", b"X-Session-ID", b"other"]), st.binary(max_size=3))))
+@given(
+    headers=st.lists(st.tuples(st.sampled_from([b"x-session-id", b"X-Session-ID", b"other"]), st.binary(max_size=3)))
+)
 def test_the_client_session_is_gyms(headers: list[tuple[bytes, bytes]]) -> None:
     assert client_session(headers) == gym._unique_request_header(headers, b"x-session-id")
 
@@ -303,7 +307,7 @@ CAPTURES = st.one_of(list(traffic.RESPONSES.values())).flatmap(
 LINES = CAPTURES.map(orjson.dumps) | st.sampled_from([b"{", b"7", b"[]", b'"text"', b"\xff"])
 
 
-@settings(fuzzed, max_examples=200)
+@settings(fuzzed, max_examples=80)
 @given(lines=st.lists(LINES, max_size=6), incomplete=st.booleans(), payloads=st.booleans())
 def test_records_metrics_and_attachment_of_a_capture_file_are_gyms(
     lines: list[bytes], incomplete: bool, payloads: bool
@@ -372,7 +376,13 @@ def test_the_real_attachment_is_rebuilt_from_the_capture_behind_it() -> None:
     }
     calls, unreadable = normalize([(0, capture)])
     rebuilt = attachment("0-0", calls, gaps=gaps_of(calls, unreadable=unreadable))
-    newer = ("client_session_id", "upstream_attempted", "response_source", "upstream_status_code", "local_response_reason")
+    newer = (
+        "client_session_id",
+        "upstream_attempted",
+        "response_source",
+        "upstream_status_code",
+        "local_response_reason",
+    )
     (shown,) = rebuilt["calls"]
     assert {name: shown.pop(name) for name in newer} == dict.fromkeys(newer)
     assert rebuilt == published
@@ -401,11 +411,15 @@ def test_payloads_are_refused_where_gym_refuses_them(holder: str, gaps: Any) -> 
 
 # Correlation
 
-SEGMENT = st.sampled_from([ROLLOUT_PATH_PREFIX, TOKEN_CAPTURE_PATH_SEGMENT, "0-0", "a b", "..", "", "v1", "chat", "%2F", "é"])
+SEGMENT = st.sampled_from(
+    [ROLLOUT_PATH_PREFIX, TOKEN_CAPTURE_PATH_SEGMENT, "0-0", "a b", "..", "", "v1", "chat", "%2F", "é"]
+)
 
 
-@settings(fuzzed, max_examples=500)
-@given(path=st.lists(SEGMENT, max_size=7).map("/".join) | st.lists(SEGMENT, max_size=7).map(lambda p: "/" + "/".join(p)))
+@settings(fuzzed, max_examples=200)
+@given(
+    path=st.lists(SEGMENT, max_size=7).map("/".join) | st.lists(SEGMENT, max_size=7).map(lambda p: "/" + "/".join(p))
+)
 def test_a_path_is_taken_apart_as_by_gyms_middleware(path: str) -> None:
     theirs = gym._ROLLOUT_PATH_RE.match(path)
     ours = parse_path(path)
@@ -468,11 +482,20 @@ def test_a_line_separator_inside_a_text_belongs_to_it_where_gym_loses_the_event(
     assert ours["choices"][0]["message"]["content"] == "a\u2028bc"
 
 
-@pytest.mark.parametrize("body", [b'{"text": "\\ud800"}', b'{"seed": 123456789012345678901234567890}', b"[" * 300 + b"]" * 300])
+@pytest.mark.parametrize(
+    "body", [b'{"text": "\\ud800"}', b'{"seed": 123456789012345678901234567890}', b"[" * 300 + b"]" * 300]
+)
 def test_a_body_gym_loses_is_kept_as_it_came(body: bytes) -> None:
     nested = b'{"a": ' + body + b"}" if body.startswith(b"[") else body
     exchange = Exchange(
-        model_call_id="c", dialect="chat", started_at=1, completed_at=2, latency_ms=3, status=200, request=nested, response=b"{}"
+        model_call_id="c",
+        dialect="chat",
+        started_at=1,
+        completed_at=2,
+        latency_ms=3,
+        status=200,
+        request=nested,
+        response=b"{}",
     )
     assert through_gym("chat", exchange, [b"{}"], b"application/json").incomplete
     record = capture_record(exchange)

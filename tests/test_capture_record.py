@@ -127,7 +127,9 @@ def test_a_damaged_compressed_body_is_kept_as_bytes() -> None:
 
 def test_a_compressed_stream_is_kept_as_text() -> None:
     packed = gzip.compress(b"data: {}\n\n")
-    record = capture_record(exchange(response=packed, response_encoding="gzip", stream=Reassembly({"id": "r"}, "complete")))
+    record = capture_record(
+        exchange(response=packed, response_encoding="gzip", stream=Reassembly({"id": "r"}, "complete"))
+    )
     assert (record["response"], record["response_raw"]) == ({"id": "r"}, "data: {}\n\n")
 
 
@@ -204,7 +206,7 @@ def test_every_exception_has_its_category(failure: BaseException, category: str)
     assert capture_record(exchange(failure=failure, status=None))["error_category"] == category
 
 
-class Broken(Exception):  # noqa: N818 - what a client may call it
+class Broken(Exception):
     """An error of a client whose attributes raise."""
 
     status_code = 502
@@ -264,7 +266,7 @@ def test_a_client_session_is_one_declared_once(headers: list[tuple[bytes, bytes]
 
 
 @given(
-    request=st.binary(max_size=50) | st.text("{}[]\"\\u0d8:,1", max_size=20).map(str.encode),
+    request=st.binary(max_size=50) | st.text('{}[]"\\u0d8:,1', max_size=20).map(str.encode),
     response=st.binary(max_size=50),
     encoding=st.sampled_from(["", "gzip", "deflate", "br"]),
     stream=st.sampled_from([None, Reassembly(None, None), Reassembly({"id": "r"}, "complete")]),

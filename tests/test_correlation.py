@@ -49,7 +49,17 @@ def test_a_prefixed_path_is_its_prefix_and_the_api_path(path: str, route: Route)
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/", "/v1/responses", "/ng-rollout", "/ng-rollout/", "/ng-rollout/r", "/ng-rollout//v1/x", "/x/ng-rollout/r/v1"]
+    "path",
+    [
+        "",
+        "/",
+        "/v1/responses",
+        "/ng-rollout",
+        "/ng-rollout/",
+        "/ng-rollout/r",
+        "/ng-rollout//v1/x",
+        "/x/ng-rollout/r/v1",
+    ],
 )
 def test_a_path_without_prefix_id_or_rest_is_no_rollouts(path: str) -> None:
     assert parse_path(path) is None
@@ -109,7 +119,9 @@ def test_without_an_id_nothing_is_prefixed() -> None:
     assert rollout_url("http://policy:8000/", "") == "http://policy:8000"
 
 
-@pytest.mark.parametrize("server", ["http://policy:8000", "http://policy:8000/", "http://policy:8000/v1", "http://policy:8000/v1/"])
+@pytest.mark.parametrize(
+    "server", ["http://policy:8000", "http://policy:8000/", "http://policy:8000/v1", "http://policy:8000/v1/"]
+)
 def test_base_urls_are_right_whatever_form_the_server_url_has(server: str) -> None:
     assert rollout_url(server, "0-0") == "http://policy:8000/ng-rollout/0-0"
     assert openai_base_url(server, "0-0") == "http://policy:8000/ng-rollout/0-0/v1"
@@ -177,7 +189,9 @@ def test_a_row_implies_its_rollout_id(row: dict[str, Any], rollout_id: str | Non
     assert rollout_id_of(row) == rollout_id
 
 
-@pytest.mark.parametrize("row", [{"_ng_rollout_id": "a b"}, {"_ng_rollout_id": 7}, {"_ng_rollout_id": "r", "_ng_attempt_index": "x"}])
+@pytest.mark.parametrize(
+    "row", [{"_ng_rollout_id": "a b"}, {"_ng_rollout_id": 7}, {"_ng_rollout_id": "r", "_ng_attempt_index": "x"}]
+)
 def test_a_row_with_an_id_that_is_none_is_refused(row: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         rollout_id_of(row)

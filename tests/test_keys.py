@@ -43,7 +43,9 @@ def test_an_entry_name_parses_back_whatever_the_call_id(call, parent, fingerprin
     assert keys.parse_entry_name(name.text) == name
 
 
-@pytest.mark.parametrize("name", ["c1", f"c1.{DIGEST}.json", f".full.none.{DIGEST}.json", f"c1.full.none.{DIGEST}.JSON"])
+@pytest.mark.parametrize(
+    "name", ["c1", f"c1.{DIGEST}.json", f".full.none.{DIGEST}.json", f"c1.full.none.{DIGEST}.JSON"]
+)
 def test_other_names_are_no_entries(name):
     assert keys.parse_entry_name(name) is None
 

@@ -34,6 +34,11 @@ def test_a_text_is_read_as_every_reader_reads_it(text: str, value: Any, exact: b
     assert parse(text.encode()) == (value, exact)
 
 
+def test_a_number_beyond_the_doubles_is_written_as_null() -> None:
+    value, _ = parse("1e400")
+    assert orjson.dumps(value) == b"null"
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"{} {}", b"\xff", "é".encode("latin-1"), b"9" * 5000, b"[" * 100_000])
 def test_what_is_not_json_is_a_value_error(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -17,6 +17,7 @@ def test_the_codes_are_pinned() -> None:
         "invalid_worker_commit_coordinates",
         "worker_capture_failed",
         "invalid_manifest_row",
+        "conflicting_ledger_rows",
     ]
     assert [str(code) for code in SelectionReason] == [
         "selected",

@@ -54,12 +54,16 @@ def test_chat_chunks_become_one_completion() -> None:
 
 
 def test_anthropic_events_become_one_message() -> None:
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {"id": "msg_1", "role": "assistant", "usage": {"input_tokens": 3}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "s"}},
-        {"type": "content_block_start", "index": 2, "content_block": {"type": "tool_use", "id": "t", "name": "look", "input": {}}},
+        {
+            "type": "content_block_start",
+            "index": 2,
+            "content_block": {"type": "tool_use", "id": "t", "name": "look", "input": {}},
+        },
         {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": '{"q"'}},
         {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": ": 1}"}},
         {"type": "ping"},
@@ -91,11 +95,12 @@ def test_a_tool_input_that_is_no_json_is_kept_as_text(text: str, value: Any) -> 
 
 
 def test_the_final_responses_event_wins_over_later_ones() -> None:
-    created = {"type": "response.created", "response": {"id": "r", "status": "in_progress"}}
-    failed = {"type": "response.failed", "response": {"id": "r", "status": "failed"}}
+    created: dict[str, Any] = {"type": "response.created", "response": {"id": "r", "status": "in_progress"}}
+    failed: dict[str, Any] = {"type": "response.failed", "response": {"id": "r", "status": "failed"}}
     assert fold("responses", [created]) == {"id": "r", "status": "in_progress"}
     assert fold("responses", [created, failed, created]) == {"id": "r", "status": "failed"}
-    assert fold("responses", [{"type": "response.completed", "response": {}}, created]) == {}
+    empty: dict[str, Any] = {"type": "response.completed", "response": {}}
+    assert fold("responses", [empty, created]) == {}
 
 
 @pytest.mark.parametrize(

@@ -251,11 +251,11 @@ def test_a_resolution_has_a_match_exactly_when_it_is_resolved() -> None:
 
 def test_matches_and_resolutions_are_frozen_values() -> None:
     resolution = LineageResolution(ParentResolutionStatus.RESOLVED, MATCH)
-    assert pickle.loads(pickle.dumps(resolution)) == resolution  # noqa: S301 - our own bytes
+    assert pickle.loads(pickle.dumps(resolution)) == resolution
     assert (MATCH.staging_chain, MATCH.prev_len, MATCH.chain_hash) == ((), 0, "")
     with pytest.raises(AttributeError):
         MATCH.prev_len = 1  # type: ignore[misc]
 
 
 def test_an_entry_survives_pickling() -> None:
-    assert pickle.loads(pickle.dumps(entry(extra=1))) == entry(extra=1)  # noqa: S301 - our own bytes
+    assert pickle.loads(pickle.dumps(entry(extra=1))) == entry(extra=1)

@@ -41,12 +41,14 @@ def test_anthropic_thinking_becomes_reasoning_before_one_message() -> None:
         {"type": "redacted_thinking", "data": "AA=="},
         {"type": "thinking"},
         tool,
+        {"type": "redacted_thinking", "data": ""},
         {"type": "redacted_thinking"},
     ]
     assert response_to_output_items({"type": "message", "role": "assistant", "content": content}) == [
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
         {"type": "reasoning", "summary": [], "encrypted_content": "AA=="},
         {"type": "reasoning", "summary": []},
+        {"type": "reasoning", "summary": [], "encrypted_content": ""},
         {"type": "reasoning", "summary": []},
         {"type": "message", "role": "assistant", "content": [text, tool]},
     ]

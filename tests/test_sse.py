@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gym_objstore.sse import EventStream, Reassembly, begins_output, event_stream
 from tests import model_traffic as traffic
 
-fuzzed = settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+fuzzed = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 dialects = pytest.mark.parametrize("dialect", traffic.DIALECTS)
 
 HELLO = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
@@ -142,7 +142,9 @@ def test_each_dialect_has_its_ends(dialect: str, raw: bytes, terminal: str | Non
 
 
 def test_the_first_end_counts() -> None:
-    assert play("responses", [b"event: response.incomplete\n\nevent: response.completed\n\n"])[2].terminal == "incomplete"
+    assert (
+        play("responses", [b"event: response.incomplete\n\nevent: response.completed\n\n"])[2].terminal == "incomplete"
+    )
 
 
 # The response

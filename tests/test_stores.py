@@ -8,18 +8,11 @@ is tested once for each backend, on SeaweedFS; what a service answers (``Service
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
-from gym_objstore.store import Store
-from gym_objstore.testing.servers import Server, make_bucket, seaweedfs
-from gym_objstore.testing.store_suite import DenialLaws, ServiceLaws, StoreSuite, StrangerLaws, Target, Users
-from tests.server_pool import BUCKET
-from tests.store_targets import file_target, memory_target, open_on_server, server_target
+from gym_objstore.testing.servers import Server
+from gym_objstore.testing.store_suite import ServiceLaws, StoreSuite, Target
+from tests.store_targets import file_target, memory_target, server_target
 
 
 class TestMemory(StoreSuite):

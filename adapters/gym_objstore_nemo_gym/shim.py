@@ -51,7 +51,7 @@ def optional_symbol(module: str, name: str) -> Any:
 @cache
 def retired_error() -> type[Exception]:
     """Return the class to raise behind a tombstone: ours, and Gym's too where Gym has one."""
-    from gym_objstore.errors import Retired  # noqa: PLC0415 - beside its only use
+    from gym_objstore.errors import Retired
 
     places = (("protocols", "TokenCaptureRetiredError"), ("store", "TokenCaptureRetiredError"))
     theirs = next((found for place in places if (found := optional_symbol(*place))), None)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import gym_objstore
 from gym_objstore.errors import Retired
-from gym_objstore.lineage import Items, Parent
 from gym_objstore_nemo_gym.shim import retired_error, symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gym_objstore.lineage import Items, Parent
     from gym_objstore.records import LineageResolution, TokenEntry
 
 

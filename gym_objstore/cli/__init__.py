@@ -10,9 +10,9 @@ import sys
 def main() -> None:
     """Run the command line; says what to install where the ``cli`` extra is missing."""
     try:
-        import typer  # noqa: F401, PLC0415 - the extra may be absent
+        import typer  # noqa: F401 - the extra may be absent
     except ModuleNotFoundError:
         sys.exit("gym-objstore: the command line needs its extra: pip install 'gym-objstore[cli]'")
-    from gym_objstore.cli.app import app  # noqa: PLC0415 - after the check
+    from gym_objstore.cli.app import app
 
     app()

@@ -31,7 +31,9 @@ class LocalServer(StrEnum):
 
 
 def demo(
-    url: Annotated[str | None, typer.Option("--url", envvar=URL_VARIABLE, help="Any store instead of a temporary folder.")] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", envvar=URL_VARIABLE, help="Any store instead of a temporary folder.")
+    ] = None,
     server: Annotated[LocalServer | None, typer.Option("--server", help="Start a real S3 server for it.")] = None,
     json: Json = False,  # noqa: FBT002
 ) -> None:
@@ -70,7 +72,7 @@ def _place(stack: ExitStack, url: str | None, server: LocalServer | None) -> str
 
 def _served(stack: ExitStack, server: LocalServer, folder: Path) -> str:
     """Start a server; its address and credentials reach every process through the environment alone."""
-    from gym_objstore.testing import servers  # noqa: PLC0415 - only for --server
+    from gym_objstore.testing import servers
 
     start = {LocalServer.SEAWEEDFS: servers.seaweedfs, LocalServer.MINIO: servers.minio_gateway}[server]
     running = stack.enter_context(start(folder))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gym_objstore.store.options import Setting, StoreOptions
 
 
-def doctor(  # noqa: PLR0913 - each is an option
+def doctor(
     url: Url = None,
     endpoint: Endpoint = None,
     region: Region = None,
@@ -33,14 +33,17 @@ def doctor(  # noqa: PLR0913 - each is an option
 
     async def examine() -> None:
         store = open_store(options)
-        async for probe in diagnose(store, options):
-            probes.append(probe)
+        probes.extend([probe async for probe in diagnose(store, options)])
         await store.close_async()
 
     asyncio.run(examine())
     found, settings = verdict(probes), _settings(options)
     if json:
-        document = {"verdict": found, "probes": [one._asdict() for one in probes], "settings": [one._asdict() for one in settings]}
+        document = {
+            "verdict": found,
+            "probes": [one._asdict() for one in probes],
+            "settings": [one._asdict() for one in settings],
+        }
         print_json(document)
     else:
         print_table("effective settings", ["setting", "value", "source"], settings)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FAMILY = "tokens"
 
 
-def ls(  # noqa: PLR0913 - each is an option
+def ls(
     url: Url = None,
     run_id: Run = None,
     endpoint: Endpoint = None,
@@ -50,7 +50,7 @@ def ls(  # noqa: PLR0913 - each is an option
     print_table(f"rollouts of {run_id}", ["rollout", "state", "entries", "intents", "problems"], shown)
 
 
-def show(  # noqa: PLR0913 - each is an option
+def show(
     rollout_id: Annotated[str, typer.Argument(help="The rollout.")],
     url: Url = None,
     run_id: Run = None,
@@ -74,7 +74,7 @@ def show(  # noqa: PLR0913 - each is an option
         _print_findings([report])
 
 
-def check(  # noqa: PLR0913 - each is an option
+def check(
     rollout_id: Annotated[str | None, typer.Argument(help="One rollout; all of the run without it.")] = None,
     url: Url = None,
     run_id: Run = None,

@@ -18,7 +18,7 @@ from gym_objstore.spill import Spill, forget
 from gym_objstore.spill import replay as replay_flow
 
 
-def spill(  # noqa: PLR0913 - each is an option
+def spill(
     replay: Annotated[bool, typer.Option("--replay", help="Store the kept writes now.")] = False,  # noqa: FBT002
     spill_dir: Annotated[
         str | None, typer.Option("--spill-dir", envvar=SPILL_VARIABLE, help="The local folder.")

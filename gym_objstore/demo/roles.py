@@ -97,7 +97,10 @@ async def come_late(url: str, run_id: str, rollout: str) -> dict[str, Any]:
     """Write to a rollout that was retired, as an agent that was given up on does."""
     sink, source = TokenSink(url, run_id), TokenSource(url, run_id)
     answers = {}
-    for name, attempt in {"put": sink.put(script.entry(rollout, 0, script.root())), "freeze": source.freeze(rollout)}.items():
+    for name, attempt in {
+        "put": sink.put(script.entry(rollout, 0, script.root())),
+        "freeze": source.freeze(rollout),
+    }.items():
         try:
             await attempt
             answers[name] = "accepted"

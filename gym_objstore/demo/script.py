@@ -1,7 +1,9 @@
 # SPDX-FileCopyrightText: 2026 the gym_objstore authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is said in the demonstration. Everything follows from the rollout and the turn, so that the trainer
-can say what it must find without having been told.
+"""What is said in the demonstration.
+
+Everything follows from the rollout and the turn, so that the trainer can say what it must find without
+having been told.
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ def request(rollout_id: str, turn: int) -> list[dict[str, Any]]:
 def answer(rollout_id: str, turn: int) -> dict[str, Any]:
     """Return what the model says in a turn: tool calls, and at last a message."""
     if turn == TURNS - 1:
-        return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": f"Yes, in {rollout_id}."}]}
+        return {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": f"Yes, in {rollout_id}."}],
+        }
     arguments = json.dumps({"day": -turn, "unit": "C"})
     return {"type": "function_call", "call_id": f"tool-{rollout_id}-{turn}", "name": "weather", "arguments": arguments}
 

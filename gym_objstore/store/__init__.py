@@ -18,6 +18,9 @@ Chunk: TypeAlias = bytes | bytearray | memoryview
 Body: TypeAlias = Chunk | Sequence[Chunk]
 """The bytes of an object: one buffer, or several that are stored one after another without joining."""
 
+KEY_LIMIT = 1000
+"""Bytes of a key, below every store's own limit."""
+
 DELETE_LIMIT = 1000
 """Keys of one bulk delete request."""
 
@@ -121,7 +124,7 @@ class Store(Protocol):
 
 def check_key(key: str) -> str:
     """Return an object key that is safe in every backend, or raise ``Invalid``."""
-    if not key or len(key) > 1000 or key[0] == "/" or key[-1] == "/" or _leaves(key):
+    if not key or len(key) > KEY_LIMIT or key[0] == "/" or key[-1] == "/" or _leaves(key):
         raise Invalid("not a usable object key", kind="bad_key", key=key)
     return key
 

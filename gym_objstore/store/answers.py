@@ -18,6 +18,9 @@ HEAD = "head"
 BAD_RANGE = "bad_range"
 """The kind of error for a range that begins where the object has ended."""
 
+NOT_SUPPORTED = "not_supported"
+"""The kind of error for an operation that this storage does not have."""
+
 _SAID_LIMIT = 200
 
 
@@ -82,7 +85,7 @@ _FULL = _Meaning(Unavailable, "disk_full", "the storage is full", "free space or
 _TOO_LARGE = _Meaning(Invalid, "too_large", "the object is larger than the storage takes")
 _BAD_KEY = _Meaning(Invalid, "bad_key", "the storage takes no object of this name", "shorten the url's prefix")
 _BAD_RANGE = _Meaning(Invalid, BAD_RANGE, "the object ends before the range")
-_UNSUPPORTED = _Meaning(Invalid, "not_supported", "the storage does not support the operation")
+_UNSUPPORTED = _Meaning(Invalid, NOT_SUPPORTED, "the storage does not support the operation")
 _STRANGE = _Meaning(
     Unavailable,
     "bad_answer",
@@ -127,7 +130,7 @@ _BY_CODE = {
     "EntityTooLarge": _TOO_LARGE,
     "InvalidRange": _BAD_RANGE,
     **dict.fromkeys(("KeyTooLongError", "InvalidURI", "XMinioInvalidObjectName"), _BAD_KEY),
-    **dict.fromkeys(("NotImplemented", "MethodNotAllowed", "UnsupportedOperation"), _UNSUPPORTED),
+    **dict.fromkeys(("NotImplemented", "MethodNotAllowed", "UnsupportedOperation", "MissingContentMD5"), _UNSUPPORTED),
     "XMinioParentIsObject": _BAD_KEY,
 }
 _BY_STATUS = {

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
-from gym_objstore.errors import Invalid, ObjstoreError, Unusable
+from gym_objstore.errors import Denied, Invalid, NotFound, ObjstoreError, Unusable
 from gym_objstore.store import credentials
 from gym_objstore.store.answers import Answer, Call, no_answer, refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from gym_objstore.store.credentials import Place
@@ -51,8 +52,7 @@ def connect_async(options: StoreOptions) -> AbstractAsyncContextManager[Any]:
 
 
 def _client(chain: Any, options: StoreOptions, place: Place, configuration: Any) -> Any:
-    if place.custom:
-        chain.events.register("before-sign.s3.DeleteObjects", _add_md5)
+    sign_bulk_removals(chain._session, place)  # noqa: SLF001 - aioboto3 has no public way
     try:
         return chain.client(
             "s3",
@@ -83,8 +83,13 @@ def config(options: StoreOptions, place: Place) -> dict[str, Any]:
     return found
 
 
+def sign_bulk_removals(core: Any, place: Place) -> None:
+    """Have a botocore session add the digest that servers older than 2025 insist on; botocore sends a newer one."""
+    if place.custom:
+        core.register("before-sign.s3.DeleteObjects", _add_md5)
+
+
 def _add_md5(request: Any, **_: object) -> None:
-    """Sign a bulk removal with the digest that servers older than 2025 insist on; botocore sends a newer one."""
     digest = hashlib.md5(request.body, usedforsecurity=False).digest()
     request.headers["Content-MD5"] = base64.b64encode(digest).decode("ascii")
 
@@ -132,6 +137,27 @@ def answered(error: BaseException) -> Answer | None:
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = str(said.get("Code", ""))
     return Answer(status, "" if code.isdigit() else code, str(said.get("Message", "")) if not code.isdigit() else "")
+
+
+def bulk_removal(bucket: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a request that removes whole keys of a bucket."""
+    return {"Bucket": bucket, "Delete": {"Objects": [{"Key": key} for key in keys], "Quiet": True}}
+
+
+def not_removed(answer: Mapping[str, Any], root: str, call: Call) -> ObjstoreError | None:
+    """Return the error that a bulk removal's answer lists, None if all is removed. Absence is no error.
+
+    What may be repeated comes before what was refused: the repetition meets the refusals again.
+    """
+    errors = [
+        refusal(
+            Answer(0, one.get("Code", ""), one.get("Message", "")),
+            call._replace(key=one.get("Key", "").removeprefix(root)),
+        )
+        for one in answer.get("Errors", ())
+    ]
+    failures = [one for one in errors if not isinstance(one, NotFound)]
+    return min(failures, key=lambda one: isinstance(one, Denied), default=None)
 
 
 def retry_after(error: BaseException | None) -> float:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from gym_objstore.errors import Denied, Invalid, ObjstoreError
+from gym_objstore.errors import ObjstoreError
 from gym_objstore.store import Meta, joined
-from gym_objstore.store.answers import Answer, Call, refusal
-from gym_objstore.store.boto_client import connect, connect_async, translated
+from gym_objstore.store.answers import Call
+from gym_objstore.store.boto_client import bulk_removal, connect, connect_async, not_removed, translated
 from gym_objstore.store.cloud import CloudStore
 from gym_objstore.store.paired import Page, Step
 from gym_objstore.store.parts import SINGLE_PUT_BYTES, parts, size_of
@@ -39,7 +39,6 @@ _OPERATIONS = {
     "delete_object": "delete",
     "delete_objects": "delete",
 }
-_ABSENT = ("NoSuchKey", "NoSuchVersion")
 
 
 class BotoStore(CloudStore):
@@ -123,22 +122,10 @@ class BotoStore(CloudStore):
         return Step("list_objects_v2", prefix, options=options)
 
     def _delete_batch(self, batch: Sequence[str]) -> Conversation[None]:
-        doomed = {"Objects": [{"Key": self._root + key} for key in batch], "Quiet": True}
-        try:
-            answer = yield Step("delete_objects", batch[0], options={"Bucket": self._bucket, "Delete": doomed})
-        except Invalid as error:
-            if error.kind != "not_supported":
-                raise
-            yield from self._delete_each(batch)
-            return
-        errors = [self._not_deleted(one) for one in answer.get("Errors", ()) if one.get("Code") not in _ABSENT]
-        if errors:
-            # What may be repeated comes first: the repetition meets the refusals again.
-            raise min(errors, key=lambda one: isinstance(one, Denied))
-
-    def _not_deleted(self, failure: Mapping[str, str]) -> ObjstoreError:
-        answer = Answer(0, failure.get("Code", ""), failure.get("Message", ""))
-        return refusal(answer, self._call("delete", failure.get("Key", "").removeprefix(self._root)))
+        doomed = bulk_removal(self._bucket, [self._root + key for key in batch])
+        answer = yield Step("delete_objects", batch[0], options=doomed)
+        if error := not_removed(answer, self._root, self._call("delete", batch[0])):
+            raise error
 
     def _delete_step(self, key: str) -> Step:
         return self._step("delete_object", key)

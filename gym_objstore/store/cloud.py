@@ -7,9 +7,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from gym_objstore.errors import Denied, Invalid, NotFound
+from gym_objstore.errors import Denied, Invalid, NotFound, Unavailable
 from gym_objstore.store import Meta, batches
-from gym_objstore.store.answers import BAD_RANGE, Call, no_answer
+from gym_objstore.store.answers import BAD_RANGE, NOT_SUPPORTED, Call, no_answer
 from gym_objstore.store.paired import Conversation, PairedStore, Step
 
 if TYPE_CHECKING:
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from gym_objstore.store.options import StoreOptions
 
 
+_SPOILED = ("notfound", NOT_SUPPORTED, "bad_answer")
+"""Kinds of error after which a batch is removed one by one."""
+
+
 class CloudStore(PairedStore):
     """A bucket. A backend adds the single requests; what several of them together mean is here."""
 
     def __init__(self, options: StoreOptions) -> None:
         super().__init__(options)
         self._bucket_seen = False
+        self._takes_bulk = True
 
     @abstractmethod
     def _ask_head(self, key: str) -> Conversation[Meta]:
@@ -70,11 +75,21 @@ class CloudStore(PairedStore):
         refused: Denied | None = None
         for batch in batches(keys):
             try:
-                yield from self._delete_batch(batch)
+                yield from self._delete_together(batch)
             except Denied as error:
                 refused = refused or error
         if refused is not None:
             raise refused
+
+    def _delete_together(self, batch: Sequence[str]) -> Conversation[None]:
+        if self._takes_bulk:
+            try:
+                return (yield from self._delete_batch(batch))
+            except (NotFound, Invalid, Unavailable) as error:
+                if error.kind not in _SPOILED:
+                    raise
+                self._takes_bulk = error.kind != NOT_SUPPORTED
+        return (yield from self._delete_each(batch))
 
     def _delete_each(self, batch: Sequence[str]) -> Conversation[None]:
         """Remove objects one by one: where a bulk request is refused, or an absent object spoils a whole one."""

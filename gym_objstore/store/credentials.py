@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from gym_objstore.errors import Invalid
 from gym_objstore.store.options import Setting
+from gym_objstore.store.scopes import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,13 +87,15 @@ def session(options: StoreOptions, kind: Any = None) -> Any:
     from botocore.exceptions import BotoCoreError
 
     try:
-        return (kind or boto3.Session)(
+        made = (kind or boto3.Session)(
             profile_name=options.profile,
             region_name=options.region,
             aws_access_key_id=options.access_key_id,
             aws_secret_access_key=revealed(options.secret_access_key),
             aws_session_token=revealed(options.session_token),
         )
+        # Shared, because reading the description of S3 anew takes longer than all else in making a client.
+        made._session.register_component("data_loader", descriptions())  # noqa: SLF001 - boto3 has no public way
     except BotoCoreError as error:
         profile = options.profile or os.environ.get("AWS_PROFILE")
         raise Invalid(
@@ -100,6 +103,16 @@ def session(options: StoreOptions, kind: Any = None) -> Any:
             kind="no_such_profile",
             hint="see 'aws configure list-profiles'",
         ) from error
+    return made
+
+
+def _read_descriptions() -> Any:
+    from botocore.loaders import create_loader
+
+    return create_loader(os.environ.get("AWS_DATA_PATH"))
+
+
+descriptions = PerProcess(_read_descriptions)
 
 
 def place(options: StoreOptions, chain: Any = None) -> Place:

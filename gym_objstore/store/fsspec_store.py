@@ -4,7 +4,8 @@
 
 Owns: what is said to the file system for each operation, and that none of its caches of listings is used.
 Does not own: retries (``retrying``), nor what botocore's errors mean (``boto_client``). Listings are read
-whole before the first object is named, and objects are removed one by one: both are how fsspec has it.
+whole before the first object is named, and elsewhere than on S3 objects are removed one by one: both are
+how fsspec has it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from gym_objstore.errors import Denied, Invalid, NotFound, ObjstoreError, Unusable
+from gym_objstore.errors import Invalid, NotFound, ObjstoreError, Unusable
 from gym_objstore.store import Meta, boto_client, credentials, joined
-from gym_objstore.store.answers import BAD_RANGE, Answer, no_answer, refusal
-from gym_objstore.store.paired import Page, PairedStore, Step
+from gym_objstore.store.answers import NOT_SUPPORTED, Answer, no_answer, refusal
+from gym_objstore.store.cloud import CloudStore
+from gym_objstore.store.paired import Page, Step
 from gym_objstore.store.scopes import LoopResource, PerProcess
 
 if TYPE_CHECKING:
@@ -34,10 +36,18 @@ _WHOLE_WRITES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", 
 
 _NO_CACHES = {"skip_instance_cache": True, "use_listings_cache": False}
 _MODIFIED = ("LastModified", "last_modified", "mtime", "updated", "created")
-_OPERATIONS = {"pipe_file": "put", "cat_file": "get", "info": "head", "find": "list", "ls": "list", "rm_file": "delete"}
+_OPERATIONS = {
+    "pipe_file": "put",
+    "cat_file": "get",
+    "info": "head",
+    "find": "list",
+    "ls": "list",
+    "call_s3": "delete",
+    "rm_file": "delete",
+}
 
 
-class FsspecStore(PairedStore):
+class FsspecStore(CloudStore):
     """A place behind fsspec: one file system object of each process and, where it is async, one of each loop."""
 
     def __init__(self, options: StoreOptions) -> None:
@@ -51,7 +61,7 @@ class FsspecStore(PairedStore):
         if self._options.location.scheme not in _WHOLE_WRITES:
             raise Invalid(
                 f"put failed: a reader could see parts of what is written here, store={self.url}",
-                kind="not_supported",
+                kind=NOT_SUPPORTED,
                 key=key,
                 hint="write to object storage or a file:// url; this url is for reading",
             )
@@ -60,21 +70,17 @@ class FsspecStore(PairedStore):
     def _get(self, key: str) -> Conversation[bytes]:
         return bytes((yield Step("cat_file", key, (self._root + key,))))
 
-    def _get_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
-        span = {"start": start, "end": start + length}
-        try:
-            return bytes((yield Step("cat_file", key, (self._root + key,), span)))
-        except Invalid as error:
-            if error.kind != BAD_RANGE:
-                raise
-            return b""
+    def _ask_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
+        return bytes((yield Step("cat_file", key, (self._root + key,), {"start": start, "end": start + length})))
 
-    def _head(self, key: str) -> Conversation[Meta | None]:
-        try:
-            found = yield Step("info", key, (self._root + key,))
-        except NotFound:
-            return None
-        return _meta(key, found) if found["type"] == "file" else None
+    def _ask_head(self, key: str) -> Conversation[Meta]:
+        found = yield Step("info", key, (self._root + key,))
+        if found["type"] != "file":
+            raise NotFound(f"head failed: a folder is no object, store={self.url}", key=key)
+        return _meta(key, found)
+
+    def _ask_get(self, key: str) -> Conversation[Meta]:
+        return self._ask_head(key)
 
     def _scan_page(self, prefix: str, cursor: Any) -> Conversation[Page]:
         del cursor  # one page is all
@@ -96,17 +102,17 @@ class FsspecStore(PairedStore):
         names = [one["name"].rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory"]
         return Page(names, None)
 
-    def _delete(self, keys: Sequence[str]) -> Conversation[None]:
-        refused: Denied | None = None
-        for key in keys:
-            try:
-                yield Step("rm_file", key, (self._root + key,))
-            except NotFound:
-                continue
-            except Denied as error:
-                refused = refused or error
-        if refused is not None:
-            raise refused
+    def _delete_batch(self, batch: Sequence[str]) -> Conversation[None]:
+        scheme, bucket, root = self._options.location
+        if scheme != "s3":  # others would read a key as a pattern of file names
+            return (yield from self._delete_each(batch))
+        doomed = boto_client.bulk_removal(bucket, [root + key for key in batch])
+        answer = yield Step("call_s3", batch[0], ("delete_objects",), doomed)
+        if error := boto_client.not_removed(answer, root, self._call("delete", batch[0])):
+            raise error
+
+    def _delete_step(self, key: str) -> Step:
+        return Step("rm_file", key, (self._root + key,))
 
     def _perform(self, step: Step) -> Any:
         try:
@@ -168,8 +174,13 @@ def _is_async(options: StoreOptions) -> bool:
 
 
 def _s3_arguments(options: StoreOptions) -> dict[str, Any]:
+    from aiobotocore.session import AioSession
+
     place = credentials.place(options, credentials.session(options))
-    found = {
+    session = AioSession(profile=options.profile)
+    session.register_component("data_loader", credentials.descriptions())
+    boto_client.sign_bulk_removals(session, place)
+    return {
         "key": options.access_key_id,
         "secret": credentials.revealed(options.secret_access_key),
         "token": credentials.revealed(options.session_token),
@@ -177,8 +188,8 @@ def _s3_arguments(options: StoreOptions) -> dict[str, Any]:
         "client_kwargs": {"region_name": place.region, "verify": options.ca_bundle},
         "config_kwargs": boto_client.config(options, place),
         "max_concurrency": 1,  # otherwise every read costs a HEAD before it
+        "session": session,
     }
-    return found | ({"profile": options.profile} if options.profile else {})
 
 
 def _meta(key: str, found: Mapping[str, Any]) -> Meta:
@@ -206,7 +217,7 @@ def _meaning(error: BaseException, call: Call) -> ObjstoreError | None:
         case ImportError():
             return Unusable(text, kind="missing_extra", hint="install the package of that file system")
         case NotImplementedError():
-            return Invalid(text, kind="not_supported", key=call.key)
+            return Invalid(text, kind=NOT_SUPPORTED, key=call.key)
         case ValueError() if not isinstance(error, ObjstoreError):
             return Invalid(text, kind="bad_url", key=call.key)
     return error if isinstance(error, ObjstoreError) else boto_client.translated(error, call)

@@ -13,7 +13,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gym_objstore.errors import Invalid, NotFound, ObjstoreError, Unavailable, Unusable
+from gym_objstore.errors import Invalid, ObjstoreError, Unusable
 from gym_objstore.store import Meta
 from gym_objstore.store.boto_store import BotoStore
 from gym_objstore.store.cloud import CloudStore
@@ -63,7 +63,6 @@ class ObstoreStore(CloudStore):
         self._clients = PerProcess(lambda: connect(options))
         self._clients_without_bulk = PerProcess(lambda: connect(options, bulk=False))
         self._listers = PerProcess(lambda: BotoStore(options))
-        self._takes_bulk = True
 
     def _put(self, key: str, body: Body) -> Conversation[None]:
         whole = size_of(body) <= SINGLE_PUT_BYTES
@@ -123,15 +122,7 @@ class ObstoreStore(CloudStore):
         return page if page.cursor is None else page._replace(cursor=_Foreign(page.cursor))
 
     def _delete_batch(self, batch: Sequence[str]) -> Conversation[None]:
-        try:
-            yield Step("delete", batch[0], (list(batch),), on=self._client(bulk=self._takes_bulk))
-        except (NotFound, Invalid, Unavailable) as error:
-            if error.kind not in ("notfound", "not_supported", "bad_answer"):
-                raise
-            self._takes_bulk = self._takes_bulk and error.kind != "not_supported"
-        else:
-            return
-        yield from self._delete_each(batch)
+        yield Step("delete", batch[0], (list(batch),))
 
     def _delete_step(self, key: str) -> Step:
         return Step("delete", key, ([key],), on=self._client(bulk=False))

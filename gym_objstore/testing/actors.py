@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from gym_objstore.errors import ObjstoreError, Unavailable
 from gym_objstore.flow import All, Flow, Operation
 from gym_objstore.testing.effects import Chain, Effect, answer_of, effects_of
-
-T = TypeVar("T")
 
 STOPPED = 0
 """The number of the point where an actor does nothing more: it has finished or crashed."""
@@ -26,55 +24,55 @@ RAISED, BROKE = "raised", "broke"
 
 
 class Event(NamedTuple):
-    """Something that an actor says: what it calls or was answered, and a value for the rest."""
+    """Something that an actor says: what it asks for or was answered, and a value for the rest."""
 
     actor: str
     what: str
-    value: Hashable = None
+    value: Hashable
+    asked: bool
 
 
 class Log:
-    """Where an actor says what it asks for and what it was told.
+    """Where an actor says what it asks for and what it was answered.
 
-    A call is entered with its first effect and an answer with its last, so that an entry before another
-    means that the one was over before the other began.
+    A question is entered with its first effect and an answer with its last, so that an answer in front of a
+    question means that the one was over before the other began. ``attempt`` counts the repetitions of
+    the stage, from 0.
     """
 
     def __init__(self, actor: str) -> None:
+        self.attempt = 0
         self._actor = actor
-        self._told: list[Event] = []
-        self._asked: list[Event] = []
+        self._said: list[Event] = []
 
-    def called(self, what: str, value: Hashable = None) -> None:
-        """Say that what follows is this call."""
-        self._asked.append(Event(self._actor, what, value))
+    def asked(self, what: str, value: Hashable = None) -> None:
+        """Say what the following effects are for."""
+        self._said.append(Event(self._actor, what, value, asked=True))
 
     def answered(self, what: str, value: Hashable = None) -> None:
         """Say what the effects so far have led to."""
-        (self._asked or self._told).append(Event(self._actor, what, value))
+        self._said.append(Event(self._actor, what, value, asked=False))
 
-    def take(self) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-        """Return and forget what was told, and what waits for an effect."""
-        taken = tuple(self._told), tuple(self._asked)
-        self._told.clear()
-        self._asked.clear()
-        return taken
+    def take(self) -> tuple[Event, ...]:
+        """Return what was said since the last time."""
+        said = tuple(self._said)
+        self._said.clear()
+        return said
+
+
+Stage: TypeAlias = Callable[[Log, Any], Flow[Hashable]]
+"""A flow that an actor plays, from its log and the result of the stage before."""
 
 
 class Actor(NamedTuple):
-    """A name and what its bearer does. ``play`` must do the same again when it gets the same answers."""
+    """A name, and the stages that its bearer goes through. A stage that gets ``Unavailable`` is repeated.
+
+    A stage must do the same again when it gets the same answers. Nothing but its result, which must be
+    hashable, passes to the next one: what went before is forgotten, and that makes the search small.
+    """
 
     name: str
-    play: Callable[[Log], Flow[object]]
-
-
-def repeating(flow: Callable[[], Flow[T]]) -> Flow[T]:
-    """Play a flow, and again for as long as the storage does not answer, as a caller does."""
-    while True:
-        try:
-            return (yield from flow())
-        except Unavailable:
-            continue
+    stages: tuple[Stage, ...]
 
 
 class Step(NamedTuple):
@@ -95,19 +93,28 @@ class Reply(NamedTuple):
         return flow.send(self.value) if self.error is None else flow.throw(self.error.with_traceback(None))
 
 
+class Place(NamedTuple):
+    """How far an actor is: in which attempt at which stage, what it brought along, and its replies since."""
+
+    stage: int
+    brought: Hashable
+    attempt: int = 0
+    replies: tuple[Reply, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An actor in the middle of an operation, which began at the point of that number.
+    """An actor in the middle of an operation, which began at the point of number ``began``.
 
-    ``done`` has the numbers of each chain's answers so far, ``asked`` what is entered with the next effect.
+    ``done`` has the numbers of each chain's answers so far, ``said`` what is entered with the next effect.
     """
 
     began: int = STOPPED
-    history: tuple[Reply, ...] = ()
+    place: Place = Place(0, None)
     operation: Operation = All(())
     chains: tuple[Chain, ...] = ()
     done: tuple[tuple[int, ...], ...] = ()
-    asked: tuple[Event, ...] = ()
+    said: tuple[Event, ...] = ()
     ready: tuple[tuple[int, Effect], ...] = field(init=False)
     last: bool = field(init=False)
     """Whether the next effect is the operation's last."""
@@ -124,71 +131,82 @@ class Script:
 
     def __init__(self, actor: Actor, values: Sequence[Any], *, paged: bool) -> None:
         self._actor, self._values, self._paged = actor, values, paged
+        self._begun: dict[tuple[int, Hashable, int], Step] = {}
         self._inside: dict[tuple[int, tuple[tuple[int, ...], ...]], int] = {}
-        self._steps: dict[tuple[int, int, int], Step] = {}
+        self._answered: dict[tuple[int, int, int], Step] = {}
         self._unanswered: dict[int, Step] = {}
         self.points = [Point()]
-        self.first = self._reach(())
+        self.first = self._begin(Place(0, None))
 
     def answered(self, number: int, chain: int, answer: int) -> Step:
         """Go on from a point after the next effect of a chain was answered."""
         key = number, chain, answer
-        if key not in self._steps:
-            self._steps[key] = self._answered(self.points[number], chain, answer)
-        return self._steps[key]
+        if key not in self._answered:
+            self._answered[key] = self._answer(self.points[number], chain, answer)
+        return self._answered[key]
 
     def unanswered(self, number: int) -> Step:
         """Go on from a point after the storage did not answer the operation."""
         if number not in self._unanswered:
-            lost = Reply(error=Unavailable("no answer came"))
-            self._unanswered[number] = self._go_on(self.points[number], lost)
+            self._unanswered[number] = self._go_on(self.points[number], Reply(error=Unavailable("no answer came")))
         return self._unanswered[number]
 
-    def _answered(self, point: Point, chain: int, answer: int) -> Step:
+    def _answer(self, point: Point, chain: int, answer: int) -> Step:
         done = (*point.done[:chain], (*point.done[chain], answer), *point.done[chain + 1 :])
         if point.last:
             answers = [tuple(self._values[one] for one in numbers) for numbers in done]
             return self._go_on(point, _reply(point.operation, answers))
         inside = point.began, done
         if inside not in self._inside:
-            self._inside[inside] = self._add(replace(point, done=done, asked=()))
-        return Step(self._inside[inside], point.asked)
+            self._inside[inside] = self._add(replace(point, done=done, said=()))
+        return Step(self._inside[inside], point.said)
 
     def _go_on(self, point: Point, reply: Reply) -> Step:
-        step = self._reach((*point.history, reply))
-        return Step(step.point, (*point.asked, *step.events))
+        step = self._reach(point.place._replace(replies=(*point.place.replies, reply)))
+        return Step(step.point, (*point.said, *step.events))
 
-    def _reach(self, history: tuple[Reply, ...]) -> Step:
-        """Play the actor from its start; the step has what it says after the last reply."""
+    def _begin(self, place: Place) -> Step:
+        if place.stage == len(self._actor.stages):
+            return Step(STOPPED)
+        if place not in self._begun:
+            self._begun[place] = self._reach(place)
+        return self._begun[place]
+
+    def _reach(self, place: Place) -> Step:
+        """Play the stage from its start; the step has what the actor says after the last reply."""
         log = Log(self._actor.name)
-        flow = self._actor.play(log)
+        log.attempt = place.attempt
+        flow = self._actor.stages[place.stage](log, place.brought)
         try:
             operation = next(flow)
-            for reply in history:
+            for reply in place.replies:
                 log.take()
                 operation = reply.give(flow)
             while not (chains := effects_of(operation, paged=self._paged)):
-                history = (*history, _reply(operation, ()))
-                operation = history[-1].give(flow)
-        except StopIteration:
-            return _stop(log)
+                place = place._replace(replies=(*place.replies, _reply(operation, ())))
+                operation = place.replies[-1].give(flow)
+        except StopIteration as result:
+            return self._then(log, Place(place.stage + 1, result.value))
+        except Unavailable:
+            return self._then(log, Place(place.stage, place.brought, place.attempt + 1))
         except ObjstoreError as error:
-            return _stop(log, RAISED, type(error).__name__)
+            log.answered(RAISED, type(error).__name__)
+            return Step(STOPPED, log.take())
         except Exception as error:  # noqa: BLE001 - reported with its schedule
-            return _stop(log, BROKE, repr(error))
-        told, asked = log.take()
-        return Step(self._add(Point(len(self.points), history, operation, chains, ((),) * len(chains), asked)), told)
+            log.answered(BROKE, repr(error))
+            return Step(STOPPED, log.take())
+        said = log.take()
+        now = next((n for n, event in enumerate(said) if event.asked), len(said))
+        number = self._add(Point(len(self.points), place, operation, chains, ((),) * len(chains), said[now:]))
+        return Step(number, said[:now])
+
+    def _then(self, log: Log, place: Place) -> Step:
+        step = self._begin(place)
+        return Step(step.point, (*log.take(), *step.events))
 
     def _add(self, point: Point) -> int:
         self.points.append(point)
         return len(self.points) - 1
-
-
-def _stop(log: Log, *last_words: str) -> Step:
-    if last_words:
-        log.answered(*last_words)
-    told, asked = log.take()
-    return Step(STOPPED, (*told, *asked))
 
 
 def _reply(operation: Operation, answers: Sequence[Sequence[Any]]) -> Reply:

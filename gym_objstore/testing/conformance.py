@@ -50,7 +50,7 @@ class Broken(AssertionError):
     """A law does not hold."""
 
 
-class NotOffered(Exception):  # noqa: N818 - a reason to skip, not an error
+class NotOffered(Exception):
     """The transport does not offer what a law is about."""
 
 
@@ -107,7 +107,7 @@ def require(holds: bool, complaint: str) -> None:  # noqa: FBT001 - reads as an 
 
 async def run_conformance(transport: Transport, *, prefix: str | None = None) -> list[Outcome]:
     """Try every law on rollouts whose ids begin with ``prefix`` and return all outcomes."""
-    from gym_objstore.testing import token_laws  # noqa: F401, PLC0415 - fills LAWS
+    from gym_objstore.testing import token_laws  # noqa: F401 - fills LAWS
 
     prefix = prefix or f"conformance-{uuid.uuid4().hex[:8]}"
     return [

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from gym_objstore.testing.actors import BROKE, STOPPED, Actor, Event, Script, Step
@@ -179,7 +181,7 @@ class _Exploration:
                 yield _Move(name, "gets no answer to", effect), self._go(lost, number, script.unanswered(at))
             if point.last and state.crashes:
                 crashed = then._replace(crashes=state.crashes - 1)
-                yield _Move(name, "crashes after", effect), self._go(crashed, number, Step(STOPPED, point.asked))
+                yield _Move(name, "crashes after", effect), self._go(crashed, number, Step(STOPPED, point.said))
 
     def _fails(self, state: _State, number: int) -> Iterator[tuple[_Move, _State]]:
         """Yield a crash between two effects, and giving up while effects are still under way."""
@@ -199,7 +201,7 @@ class _Exploration:
         if not events:
             return log
         if (log, events) not in self._entered:
-            entries = self._logs[log] + events
+            entries = _in_order(self._logs[log] + events)
             number = self._log_numbers.setdefault(entries, len(self._logs))
             if number == len(self._logs):
                 self._logs.append(entries)
@@ -220,6 +222,12 @@ class _Exploration:
             if known is None or len(self._path) < len(known.schedule):
                 self.violations[law] = Violation(law, message, tuple(map(str, self._path)))
         return bool(self._verdicts[looks])
+
+
+def _in_order(log: tuple[Event, ...]) -> tuple[Event, ...]:
+    """Return the log with its neighbouring questions, and its neighbouring answers, in the order of actors."""
+    runs = groupby(log, key=attrgetter("asked"))
+    return tuple(event for _, run in runs for event in sorted(run, key=attrgetter("actor")))
 
 
 def no_other_error(world: World) -> str | None:

@@ -38,22 +38,22 @@ class StoreMachine(RuleBasedStateMachine):
         self.colours = {waits: Colour(store, waits=waits) for waits in (False, True)}
         self.model: dict[str, bytes] = {}
 
-    def ask(self, waits: bool, method: str, *arguments: Any) -> Any:  # noqa: FBT001
+    def ask(self, waits: bool, method: str, *arguments: Any) -> Any:
         return self.colours[waits].call(method, *arguments)
 
     @rule(waits=st.booleans(), key=keys, body=bodies)
-    def put(self, waits: bool, key: str, body: bytes | list[bytes]) -> None:  # noqa: FBT001
+    def put(self, waits: bool, key: str, body: bytes | list[bytes]) -> None:
         self.ask(waits, "put", self.root + key, body)
         self.model[key] = body if isinstance(body, bytes) else b"".join(body)
 
     @rule(waits=st.booleans(), names=st.lists(keys, max_size=6))
-    def delete(self, waits: bool, names: list[str]) -> None:  # noqa: FBT001
+    def delete(self, waits: bool, names: list[str]) -> None:
         self.ask(waits, "delete", [self.root + name for name in names])
         for name in names:
             self.model.pop(name, None)
 
     @rule(waits=st.booleans(), key=keys)
-    def get(self, waits: bool, key: str) -> None:  # noqa: FBT001
+    def get(self, waits: bool, key: str) -> None:
         if key in self.model:
             assert self.ask(waits, "get", self.root + key) == self.model[key]
         else:
@@ -61,7 +61,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.ask(waits, "get", self.root + key)
 
     @rule(waits=st.booleans(), key=keys, start=offsets, length=offsets)
-    def get_range(self, waits: bool, key: str, start: int, length: int) -> None:  # noqa: FBT001
+    def get_range(self, waits: bool, key: str, start: int, length: int) -> None:
         if key in self.model:
             part = self.ask(waits, "get_range", self.root + key, start, length)
             assert part == self.model[key][start : start + length]
@@ -70,18 +70,18 @@ class StoreMachine(RuleBasedStateMachine):
                 self.ask(waits, "get_range", self.root + key, start, length)
 
     @rule(waits=st.booleans(), key=keys)
-    def head(self, waits: bool, key: str) -> None:  # noqa: FBT001
+    def head(self, waits: bool, key: str) -> None:
         found = self.ask(waits, "head", self.root + key)
         expected = (self.root + key, len(self.model[key])) if key in self.model else None
         assert (found and found[:2]) == expected
 
     @rule(waits=st.booleans(), prefix=prefixes)
-    def scan(self, waits: bool, prefix: str) -> None:  # noqa: FBT001
+    def scan(self, waits: bool, prefix: str) -> None:
         below = sorted((self.root + key, len(body)) for key, body in self.model.items() if key.startswith(prefix))
         assert [meta[:2] for meta in self.ask(waits, "scan", self.root + prefix)] == below
 
     @rule(waits=st.booleans(), prefix=prefixes)
-    def folders(self, waits: bool, prefix: str) -> None:  # noqa: FBT001
+    def folders(self, waits: bool, prefix: str) -> None:
         names = sorted({key.split("/")[0] for key in self.model}) if not prefix else []
         assert self.ask(waits, "folders", self.root + prefix) == names
 

@@ -88,6 +88,9 @@ CONVERSATIONS: dict[str, list[Any]] = {
         {"role": "user", "content": [{"type": "tool_result", "id": "e", "content": [{"type": "text", "text": "c"}]}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "f"}]},
     ],
+    "tool output in two shapes at once": [
+        {"type": "function_call_output", "role": "tool", "call_id": "c", "output": "a", "content": "b"}
+    ],
     "image": [
         {
             "role": "user",

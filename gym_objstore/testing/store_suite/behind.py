@@ -19,15 +19,15 @@ class BehindFolder:
 
     root: Path
 
-    def read(self, key: str) -> bytes | None:  # noqa: D102 - Behind documents it
+    def read(self, key: str) -> bytes | None:
         path = self.root / key
         return path.read_bytes() if path.is_file() else None
 
-    def keys(self, prefix: str) -> set[str]:  # noqa: D102
+    def keys(self, prefix: str) -> set[str]:
         files = (self.root / prefix).rglob("*")
         return {path.relative_to(self.root).as_posix() for path in files if not path.is_dir()}
 
-    def write(self, key: str, body: bytes) -> None:  # noqa: D102
+    def write(self, key: str, body: bytes) -> None:
         path = self.root / key
         if key.endswith("/"):
             path.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ class BehindFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
 
-    def delete(self, key: str) -> None:  # noqa: D102
+    def delete(self, key: str) -> None:
         (self.root / key).unlink(missing_ok=True)
 
 
@@ -47,7 +47,7 @@ class BehindS3:
     bucket: str
     root: str = ""
 
-    def read(self, key: str) -> bytes | None:  # noqa: D102 - Behind documents it
+    def read(self, key: str) -> bytes | None:
         try:
             found = self.client.get_object(Bucket=self.bucket, Key=self.root + key)
         except self.client.exceptions.NoSuchKey:
@@ -55,16 +55,16 @@ class BehindS3:
         body: bytes = found["Body"].read()
         return body
 
-    def keys(self, prefix: str) -> set[str]:  # noqa: D102
+    def keys(self, prefix: str) -> set[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.root + prefix)
         return {found["Key"].removeprefix(self.root) for page in pages for found in page.get("Contents", ())}
 
-    def write(self, key: str, body: bytes) -> None:  # noqa: D102
+    def write(self, key: str, body: bytes) -> None:
         # An empty Body makes botocore send "Expect: 100-continue" and lose count of the answers on that connection.
         stored = {"Body": body} if body else {}
         self.client.put_object(Bucket=self.bucket, Key=self.root + key, **stored)
 
-    def delete(self, key: str) -> None:  # noqa: D102
+    def delete(self, key: str) -> None:
         self.client.delete_object(Bucket=self.bucket, Key=self.root + key)
 
 
@@ -78,15 +78,15 @@ class BehindMemory:
     def _objects(self) -> dict[str, tuple[bytes, float]]:
         return self.store._objects  # noqa: SLF001 - looking behind the back is the purpose
 
-    def read(self, key: str) -> bytes | None:  # noqa: D102 - Behind documents it
+    def read(self, key: str) -> bytes | None:
         found = self._objects.get(key)
         return found[0] if found else None
 
-    def keys(self, prefix: str) -> set[str]:  # noqa: D102
+    def keys(self, prefix: str) -> set[str]:
         return {key for key in self._objects if key.startswith(prefix)}
 
-    def write(self, key: str, body: bytes) -> None:  # noqa: D102
+    def write(self, key: str, body: bytes) -> None:
         self._objects[key] = (body, time.time())
 
-    def delete(self, key: str) -> None:  # noqa: D102
+    def delete(self, key: str) -> None:
         self._objects.pop(key, None)

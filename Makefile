@@ -1,0 +1,60 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+PIP := $(PYTHON) -m pip --disable-pip-version-check --quiet
+
+# Newest first. A candidate has to run: a version manager puts names on the path for versions it then refuses.
+CANDIDATES := python3.13 python3.12 python3.11 python3
+SUITABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+
+# The nemo-gym wheel asks for a newer Python and heavy packages that token capture does not need.
+NEMO_GYM := nemo-gym==0.7.0
+# Its model server, which tests start where it runs, needs Python 3.12 and the packages of test-gym.
+EXTRAS := import sys; print("dev,test-gym" if sys.version_info >= (3, 12) else "dev")
+
+# pytest's own options and paths, as in `make test ARGS="tests/test_keys.py -x"`.
+ARGS ?=
+WORKERS ?= auto
+
+.PHONY: help demo test test-slow check
+
+help: ## Say what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+demo: $(VENV)/demo.stamp ## Play rollouts of several processes through a bucket, and check every promise
+	$(VENV)/bin/gym-objstore demo $(ARGS)
+
+test: $(VENV)/dev.stamp ## Run every test but the slow ones, on real servers
+	$(PYTHON) -m pytest -n $(WORKERS) --maxprocesses 8 -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/dev.stamp ## Run the slow tests
+	$(PYTHON) -m pytest -m slow $(ARGS)
+
+check: $(VENV)/dev.stamp ## Lint, format, types, import layers, exports
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(PYTHON) -m pytest -q tests/test_layers.py tests/test_exports.py
+
+$(PYTHON):
+	@for candidate in $(CANDIDATES); do \
+	    if $$candidate -c '$(SUITABLE)' 2>/dev/null; then \
+	        echo "making $(VENV) with $$($$candidate --version)"; exec $$candidate -m venv --clear $(VENV); \
+	    fi; \
+	done; \
+	echo "no Python of version 3.11 or newer with its venv module was found (tried $(CANDIDATES))" >&2; exit 1
+
+$(VENV)/demo.stamp: pyproject.toml | $(PYTHON)
+	@echo "installing the package and its command line"
+	@$(PIP) install --editable '.[cli]'
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml Makefile .ci/ray_metadata.py | $(PYTHON)
+	@echo "installing the package and everything its tests need (a minute or two)"
+	@$(PIP) install --editable ".[$$($(PYTHON) -c '$(EXTRAS)')]"
+	@$(PIP) download --no-deps --python-version 3.14 --only-binary=:all: --dest $(VENV)/wheels '$(NEMO_GYM)'
+	@$(PIP) install --no-deps --ignore-requires-python $(VENV)/wheels/nemo_gym-*.whl
+	@$(PYTHON) .ci/ray_metadata.py
+	@touch $@ $(VENV)/demo.stamp

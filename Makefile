@@ -4,6 +4,8 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PIP := $(PYTHON) -m pip --disable-pip-version-check --quiet
+# Compiling all modules of all packages takes longer than compiling those that are imported.
+INSTALL := $(PIP) install --no-compile
 
 # Newest first. A candidate has to run: a version manager puts names on the path for versions it then refuses.
 CANDIDATES := python3.13 python3.12 python3.11 python3
@@ -48,13 +50,13 @@ $(PYTHON):
 
 $(VENV)/demo.stamp: pyproject.toml | $(PYTHON)
 	@echo "installing the package and its command line"
-	@$(PIP) install --editable '.[cli]'
+	@$(INSTALL) --editable '.[cli]'
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml Makefile .ci/ray_metadata.py | $(PYTHON)
 	@echo "installing the package and everything its tests need (a minute or two)"
-	@$(PIP) install --editable ".[$$($(PYTHON) -c '$(EXTRAS)')]"
+	@$(INSTALL) --editable ".[$$($(PYTHON) -c '$(EXTRAS)')]"
 	@$(PIP) download --no-deps --python-version 3.14 --only-binary=:all: --dest $(VENV)/wheels '$(NEMO_GYM)'
-	@$(PIP) install --no-deps --ignore-requires-python $(VENV)/wheels/nemo_gym-*.whl
+	@$(INSTALL) --no-deps --ignore-requires-python $(VENV)/wheels/nemo_gym-*.whl
 	@$(PYTHON) .ci/ray_metadata.py
 	@touch $@ $(VENV)/demo.stamp

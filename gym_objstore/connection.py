@@ -64,9 +64,11 @@ class Connection:
 
     async def write(self, family: str, flow: Callable[[Sequence[Put]], Flow[T]]) -> T:
         """Play a writing flow; this process's first one leaves the run's writer marker in the same round trip."""
-        also = () if family in self._announced else (announcement(family, self.settings.run_id),)
-        written = await self.play(flow(also))
+        if family in self._announced:
+            return await self.play(flow(()))
+        written = await self.play(flow((announcement(family, self.settings.run_id),)))
         self._announced.add(family)
+        self.start_replay()
         return written
 
     def keep(self, put: Put) -> Path:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from gym_objstore.digests import canonical_json
@@ -32,6 +33,7 @@ FINGERPRINT_VERSION: Final = 2
 _FINGERPRINT_DOMAIN = b"nemo-gym-lineage"
 _CONTEXT_DOMAIN = b"nemo-gym-lineage-context"
 _ROLE, _PART_TYPE, _PART_TEXT, _CALL_ID, _CALL_NAME, _CALL_ARGUMENTS, _RESULT_ID, _RESULT_TEXT = range(8)
+_HEADER = struct.Struct(">BQ")
 _TEXT_TYPES = {"", "text", "input_text", "output_text"}
 _TOOL_TYPES = {"tool_use", "tool_result"}
 
@@ -87,7 +89,7 @@ def _absorb(hasher: hashlib._Hash, index: int, fields: Iterable[Field]) -> None:
     try:
         for tag, text in fields:
             encoded = text.encode()
-            hasher.update(b"%c%b%b" % (tag, len(encoded).to_bytes(8, "big"), encoded))
+            hasher.update(_HEADER.pack(tag, len(encoded)) + encoded)
     except ValueError as error:
         reason = f"message {index} cannot be hashed: {error}"
         raise Invalid(reason, kind="bad_message") from error
@@ -168,16 +170,17 @@ def _tool_results(message: Message) -> Iterator[tuple[Any, Any]]:
         yield block.get("tool_use_id") or block.get("id"), block.get("content")
 
 
-def _blocks(message: Message, block_type: str) -> Iterator[dict[str, Any]]:
+def _blocks(message: Message, block_type: str) -> list[dict[str, Any]]:
     content = message.get("content")
-    blocks = content if isinstance(content, list) else ()
-    return (block for block in blocks if isinstance(block, dict) and block.get("type") == block_type)
+    if not isinstance(content, list):
+        return []
+    return [block for block in content if isinstance(block, dict) and block.get("type") == block_type]
 
 
-def _objects(values: Any, what: str) -> Iterator[dict[str, Any]]:
+def _objects(values: Any, what: str) -> list[dict[str, Any]]:
     if values and not isinstance(values, (list, tuple)):
         raise Invalid(f"{what} must be a list, type={type(values).__name__}")
-    return (_object(value, what) for value in values or ())
+    return [_object(value, what) for value in values or ()]
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:

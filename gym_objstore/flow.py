@@ -90,6 +90,19 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
+class GetRange:
+    """Read up to ``length`` bytes of an object and decode them; answers what ``decode`` returns.
+
+    ``decode`` as in ``Find``. Raises ``NotFound`` for an absent object.
+    """
+
+    key: str
+    start: int
+    length: int
+    decode: Callable[[bytes], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Compute:
     """Call a pure function over about ``size`` bytes; answers what it returns."""
 
@@ -108,7 +121,7 @@ class All:
     operations: tuple[Single, ...]
 
 
-Single: TypeAlias = Put | Get | Find | Head | Scan | Folders | Delete | Compute
+Single: TypeAlias = Put | Get | Find | GetRange | Head | Scan | Folders | Delete | Compute
 Operation: TypeAlias = Single | All
 Flow: TypeAlias = Generator[Operation, Any, T]
 
@@ -201,6 +214,8 @@ def perform(operation: Operation, store: Store) -> Any:
                 return decode(store.get(key))
             except NotFound:
                 return None
+        case GetRange(key, start, length, decode):
+            return decode(store.get_range(key, start, length))
         case Head(key):
             return store.head(key)
         case Scan(prefix):
@@ -227,6 +242,9 @@ async def perform_async(operation: Operation, store: Store, limit: int = CONCURR
                 body = await store.get_async(key)
             except NotFound:
                 return None
+            return await _compute(decode, (body,), len(body))
+        case GetRange(key, start, length, decode):
+            body = await store.get_range_async(key, start, length)
             return await _compute(decode, (body,), len(body))
         case Head(key):
             return await store.head_async(key)

@@ -33,6 +33,10 @@ _ENTRY = re.compile(
 )
 _NOTE = re.compile(r"(?P<call>.+)\.(?P<sha>[0-9a-f]{16})")
 _ROW = re.compile(r"(?P<call>[^/]+)/(?P<fp>none|[0-9a-f]{16})\.(?P<sha>[0-9a-f]{64})")
+_STAGED = re.compile(
+    r"(?P<call>[^/]+)\.(?P<sha>[0-9a-f]{64})\.(?P<record>[1-9][0-9]{0,11})\.(?P<extras>0|[1-9][0-9]{0,11})\.(?P<fmt>[a-z0-9]{1,6})"
+)
+_SEGMENT = re.compile(r"[a-z0-9_!-][a-z0-9._!-]{0,95}")
 _DROP = re.compile(r"drop\.(?P<snapshot>[0-9a-f]{64})\.(?P<consumer>[0-9a-f]{16})")
 
 
@@ -87,6 +91,38 @@ class RowName(NamedTuple):
         return f"{self.call}/{self.fingerprint}.{self.digest}"
 
 
+class StagedName(NamedTuple):
+    """The name of a staged row: what a reader must know to ask for exactly its record, or its extras.
+
+    ``call`` is the call's segment; ``digest`` the SHA-256 of the record's stored bytes, which cover everything
+    else in the object; ``record_bytes`` and ``extras_bytes`` the sizes of the object's first two parts;
+    ``format`` how they are encoded.
+    """
+
+    call: str
+    digest: str
+    record_bytes: int
+    extras_bytes: int
+    format: str
+
+    @property
+    def text(self) -> str:
+        """The object name itself."""
+        return ".".join(map(str, self))
+
+
+class StagingKey(NamedTuple):
+    """Where a staged row is within a run, as workers acknowledge it and manifests carry it."""
+
+    rollout: str
+    name: StagedName
+
+    @property
+    def text(self) -> str:
+        """The staging key as it is sent."""
+        return f"{self.rollout}/{self.name.text}"
+
+
 class DropName(NamedTuple):
     """The name of a drop-intent: the snapshot to be retired and the consumer that wants it."""
 
@@ -127,6 +163,11 @@ def intent_key(rollout: str, model_call_id: str) -> str:
 def row_key(rollout: str, name: RowName) -> str:
     """Return the key of a ledger row below a rollout's prefix."""
     return f"{rollout}rows/{name.text}"
+
+
+def staged_key(run_id: str, key: StagingKey) -> str:
+    """Return the object key of a staged row."""
+    return f"{run_prefix('staged', run_id)}{key.rollout}/rows/{key.name.text}"
 
 
 def note_key(rollout: str, kind: str, model_call_id: str, body: bytes) -> str:
@@ -179,6 +220,24 @@ def parse_row_name(name: str) -> RowName | None:
     """Read a ledger row's name below ``rows/``; ``None`` if it is not one."""
     found = _ROW.fullmatch(name)
     return RowName(*found.groups()) if found else None
+
+
+def parse_staged_name(name: str) -> StagedName | None:
+    """Read a staged row's name; ``None`` if it is not one."""
+    found = _STAGED.fullmatch(name)
+    if found is None:
+        return None
+    call, digest, record, extras, extension = found.groups()
+    return StagedName(call, digest, int(record), int(extras), extension)
+
+
+def parse_staging_key(text: str) -> StagingKey | None:
+    """Read a staging key; ``None`` if it is none of ours, so that no text can lead out of the run's staged rows."""
+    rollout, _, rest = text.partition("/")
+    name = parse_staged_name(rest)
+    if name is None or not (_SEGMENT.fullmatch(rollout) and _SEGMENT.fullmatch(name.call)) or rollout == RUN_FOLDER:
+        return None
+    return StagingKey(rollout, name)
 
 
 def parse_drop_name(name: str) -> DropName | None:

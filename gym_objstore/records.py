@@ -208,7 +208,8 @@ def plain_entry(entry: Any) -> dict[str, Any]:
     """Return the plain JSON fields of an entry that is fit to train on.
 
     Takes this package's class, nemo-gym's or any other with pydantic's ``model_dump``. Free-form fields hold what
-    pydantic makes of them for JSON: NaN becomes ``None``, tuples and sets lists. Raises ``Invalid`` as ``parse_entry``.
+    pydantic makes of them for JSON: NaN ends as ``null``, tuples and sets as lists. Raises ``Invalid`` as
+    ``parse_entry`` does.
     """
     try:
         mapping: dict[str, Any] = entry.model_dump(mode="json")

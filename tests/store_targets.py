@@ -36,10 +36,12 @@ def server_target(server: Server, backend: str) -> Target:
         open=lambda: open_on_server(server, backend),
         behind=BehindS3(s3_client(server), BUCKET, ROOT),
         object_beside_folder=server.kind != "minio",
-        folders_vanish=server.kind != "seaweedfs",
+        folders_vanish=server.kind == "moto",
         secrets=(server.secret_key,),
     )
 
 
 def open_on_server(server: Server, backend: str, **options: object) -> Store:
-    return open_store(f"s3://{BUCKET}/{ROOT}", **(server.settings() | {"backend": backend} | options))
+    # A refusal that a server reports as its own failure is repeated to the end of the budget.
+    settings = {**server.settings(), "backend": backend, "retry_seconds": 5, **options}
+    return open_store(f"s3://{BUCKET}/{ROOT}", **settings)

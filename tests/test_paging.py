@@ -8,10 +8,23 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
+import pytest
+
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.testing.paging import PagedStore
+from gym_objstore.testing.store_suite import BehindMemory, ListingLaws, Target
 
 T = TypeVar("T")
+
+
+class TestSuite(ListingLaws):
+    """Paging changes nothing that a listing promises."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls) -> Target:
+        inner = MemoryStore.named("paging")
+        return Target(open=lambda: PagedStore(inner, page=50, between=lambda: None), behind=BehindMemory(inner))
 
 
 def stocked(*keys: str) -> MemoryStore:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from gym_objstore.errors import ObjstoreError
 from gym_objstore.store import Meta, joined
-from gym_objstore.store.answers import Call
 from gym_objstore.store.boto_client import bulk_removal, connect, connect_async, not_removed, translated
 from gym_objstore.store.cloud import CloudStore
 from gym_objstore.store.paired import Page, Step
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gym_objstore.store import Body
+    from gym_objstore.store.answers import Call
     from gym_objstore.store.options import StoreOptions
     from gym_objstore.store.paired import Conversation
 
@@ -48,7 +48,7 @@ class BotoStore(CloudStore):
         super().__init__(options)
         _, self._bucket, self._root = options.location
         self._clients = PerProcess(lambda: connect(options))
-        self._clients_async = LoopResource(lambda: connect_async(options))
+        self._clients_async = LoopResource(lambda stack: stack.enter_async_context(connect_async(options)))
 
     def scan_page(self, prefix: str, token: str | None) -> Page:
         """Return one page of objects, for another backend whose client cannot list everything."""

@@ -53,9 +53,12 @@ class CloudStore(PairedStore):
     def _head(self, key: str) -> Conversation[Meta | None]:
         try:
             return (yield from self._ask_head(key))
-        except (Denied, Invalid, NotFound) as error:
-            if isinstance(error, NotFound) and self._bucket_seen:
+        except NotFound:
+            if self._bucket_seen:
                 return None
+        except (Denied, Invalid, Unavailable) as error:
+            if isinstance(error, Unavailable) and error.kind != "bad_answer":
+                raise
         # A HEAD's answer has no body, so it cannot say which of bucket, object and rights is missing.
         try:
             return (yield from self._ask_get(key))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,8 @@ from gym_objstore.store.paired import Page, Step
 from gym_objstore.store.scopes import LoopResource, PerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AsyncExitStack
 
     from gym_objstore.store import Body
     from gym_objstore.store.answers import Call
@@ -55,7 +55,7 @@ class FsspecStore(CloudStore):
         _, bucket, prefix = options.location
         self._root = f"{bucket}/{prefix}" if bucket else prefix
         self._systems = PerProcess(lambda: _open(options))
-        self._systems_async = LoopResource(lambda: _open_async(options))
+        self._systems_async = LoopResource(lambda stack: _open_async(options, stack))
 
     def _put(self, key: str, body: Body) -> Conversation[None]:
         if self._options.location.scheme not in _WHOLE_WRITES:
@@ -80,7 +80,8 @@ class FsspecStore(CloudStore):
         return _meta(key, found)
 
     def _ask_get(self, key: str) -> Conversation[Meta]:
-        return self._ask_head(key)
+        yield from self._ask_range(key, 0, 1)
+        return (yield from self._ask_head(key))
 
     def _scan_page(self, prefix: str, cursor: Any) -> Conversation[Page]:
         del cursor  # one page is all
@@ -156,15 +157,12 @@ def _open(options: StoreOptions, **how: Any) -> Any:
     return system
 
 
-@asynccontextmanager
-async def _open_async(options: StoreOptions) -> AsyncIterator[Any]:
+async def _open_async(options: StoreOptions, stack: AsyncExitStack) -> Any:
     system = _open(options, asynchronous=True, loop=asyncio.get_running_loop())
-    session = await system.set_session() if hasattr(system, "set_session") else None
-    try:
-        yield system
-    finally:
-        if session is not None:
-            await session.close()
+    if hasattr(system, "set_session"):
+        session = await system.set_session()
+        stack.push_async_callback(session.close)
+    return system
 
 
 def _is_async(options: StoreOptions) -> bool:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Generic, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
+
+Opener: TypeAlias = Callable[[AsyncExitStack], Awaitable[T]]
+"""Opens an async resource and leaves on the stack how it is closed. No async generator may be entered there: a
+loop that ends would close it at the same time as the one that holds the stack."""
 
 
 class PerProcess(Generic[T]):
@@ -77,7 +81,7 @@ class _Lifetime(Generic[T]):
     runs, so the resource is closed even where nobody awaited ``close``.
     """
 
-    def __init__(self, open_resource: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+    def __init__(self, open_resource: Opener[T]) -> None:
         self._resources = _hold(open_resource)
         self._opening = asyncio.ensure_future(self._open())
 
@@ -99,15 +103,15 @@ class _Lifetime(Generic[T]):
         await self._resources.aclose()
 
 
-async def _hold(open_resource: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncGenerator[T, None]:
-    async with open_resource() as resource:
-        yield resource
+async def _hold(open_resource: Opener[T]) -> AsyncGenerator[T, None]:
+    async with AsyncExitStack() as stack:
+        yield await open_resource(stack)
 
 
 class LoopResource(Generic[T]):
     """An async resource of each event loop, opened once at first use and closed no later than its loop."""
 
-    def __init__(self, open_resource: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+    def __init__(self, open_resource: Opener[T]) -> None:
         self._current = PerLoop(lambda: _Lifetime(open_resource))
         self._retired = PerLoop(list[_Lifetime[T]])
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gym_objstore.errors import NotFound
-from gym_objstore.flow import All, Compute, Delete, Find, Get, Head, Put, Scan
+from gym_objstore.flow import All, Compute, Delete, Find, Get, GetRange, Head, Put, Scan
 from gym_objstore.store import Meta, joined
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _chains(single: Single, *, paged: bool) -> Iterator[Chain]:
     match single:
         case Put(key, body):
             yield (Effect("put", key, joined(body)),)
-        case Get(key) | Find(key, _):
+        case Get(key) | Find(key, _) | GetRange(key, _, _, _):
             yield (Effect("read", key),)
         case Head(key):
             yield (Effect("head", key),)
@@ -91,6 +91,11 @@ def _answer(single: Single, rest: Iterator[Sequence[Any]]) -> Any:
             if body is None:
                 raise NotFound("no such object", key=key)
             return body
+        case GetRange(key, start, length, decode):
+            (body,) = next(rest)
+            if body is None:
+                raise NotFound("no such object", key=key)
+            return decode(body[start : start + length])
         case Find(_, decode):
             (body,) = next(rest)
             return None if body is None else decode(body)

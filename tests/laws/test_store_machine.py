@@ -5,19 +5,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from gym_objstore.errors import NotFound
 from gym_objstore.ids import segment
-from gym_objstore.store import Store
-from gym_objstore.store.memory import MemoryStore
+from gym_objstore.testing.servers import Server
+from gym_objstore.testing.store_suite import Target
 from gym_objstore.testing.store_suite.playing import Colour
+from gym_objstore.testing.store_suite.target import opened
+from tests.store_targets import file_target, memory_target, server_target
 
 SEGMENTS = [segment(one) for one in ("a", "ab", "A", "a.b", "!", "..", "x" * 300)]
 KEYS = [f"{folder}/{name}" for folder in SEGMENTS for name in SEGMENTS]
@@ -32,11 +35,13 @@ bodies = st.one_of(st.binary(max_size=40), st.lists(st.binary(max_size=10), max_
 class StoreMachine(RuleBasedStateMachine):
     """One folder of a store beside the dictionary it should be."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, colours: dict[bool, Colour], *, folders_vanish: bool) -> None:
         super().__init__()
         self.root = f"{uuid.uuid4().hex}/"
-        self.colours = {waits: Colour(store, waits=waits) for waits in (False, True)}
+        self.colours = colours
+        self.folders_vanish = folders_vanish
         self.model: dict[str, bytes] = {}
+        self.emptied: set[str] = set()
 
     def ask(self, waits: bool, method: str, *arguments: Any) -> Any:
         return self.colours[waits].call(method, *arguments)
@@ -50,7 +55,8 @@ class StoreMachine(RuleBasedStateMachine):
     def delete(self, waits: bool, names: list[str]) -> None:
         self.ask(waits, "delete", [self.root + name for name in names])
         for name in names:
-            self.model.pop(name, None)
+            if self.model.pop(name, None) is not None and not self.folders_vanish:
+                self.emptied.add(name.split("/")[0])
 
     @rule(waits=st.booleans(), key=keys)
     def get(self, waits: bool, key: str) -> None:
@@ -82,26 +88,36 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(waits=st.booleans(), prefix=prefixes)
     def folders(self, waits: bool, prefix: str) -> None:
-        names = sorted({key.split("/")[0] for key in self.model}) if not prefix else []
-        assert self.ask(waits, "folders", self.root + prefix) == names
+        there = {key.split("/")[0] for key in self.model} if not prefix else set()
+        found = self.ask(waits, "folders", self.root + prefix)
+        assert len(set(found)) == len(found)
+        assert there <= set(found) <= there | self.emptied
 
     def teardown(self) -> None:
         self.scan(waits=False, prefix="")
         self.ask(False, "delete", [self.root + key for key in self.model])
 
 
-def play(store: Store, *, examples: int, steps: int) -> None:
+def play(target: Target, *, examples: int, steps: int) -> None:
     """Run the machine on a store, each example in a folder of its own."""
-    machine: Callable[[], StoreMachine] = lambda: StoreMachine(store)  # noqa: E731 - hypothesis calls it per example
-    limits = settings(
-        max_examples=examples,
-        stateful_step_count=steps,
-        deadline=None,  # servers take what they take
-        derandomize=True,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
-    run_state_machine_as_test(machine, settings=limits)
+    limits = settings(max_examples=examples, stateful_step_count=steps)
+    with (
+        opened(target) as store,
+        closing(Colour(store, waits=False)) as blocking,
+        closing(Colour(store, waits=True)) as waiting,
+    ):
+        colours = {False: blocking, True: waiting}
+        run_state_machine_as_test(lambda: StoreMachine(colours, folders_vanish=target.folders_vanish), settings=limits)
 
 
 def test_memory_is_a_dictionary() -> None:
-    play(MemoryStore(), examples=60, steps=30)
+    play(memory_target("machine"), examples=60, steps=30)
+
+
+def test_a_folder_is_a_dictionary(tmp_path: Path) -> None:
+    play(file_target(tmp_path), examples=30, steps=30)
+
+
+@pytest.mark.parametrize("backend", ["obstore", "boto"])
+def test_a_bucket_is_a_dictionary(seaweedfs_server: Server, backend: str) -> None:
+    play(server_target(seaweedfs_server, backend), examples=8, steps=20)

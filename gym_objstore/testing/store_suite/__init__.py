@@ -23,7 +23,7 @@ Owns: the choice of groups. Does not own: the laws (one module per group), serve
 from __future__ import annotations
 
 from gym_objstore.testing.store_suite.behind import BehindFolder, BehindMemory, BehindS3
-from gym_objstore.testing.store_suite.bodies import BodyLaws
+from gym_objstore.testing.store_suite.bodies import BodyLaws, LargeBodyLaws
 from gym_objstore.testing.store_suite.colours import ColourLaws
 from gym_objstore.testing.store_suite.denials import DenialLaws, StrangerLaws, Users
 from gym_objstore.testing.store_suite.lifetime import LifetimeLaws
@@ -44,6 +44,7 @@ __all__ = [
     "ColourLaws",
     "DeleteLaws",
     "DenialLaws",
+    "LargeBodyLaws",
     "LifetimeLaws",
     "ListingLaws",
     "NamingLaws",
@@ -62,5 +63,5 @@ class ServiceLaws(BodyLaws, ListingLaws, DeleteLaws, NamingLaws, RaceLaws):
     """The laws whose outcome depends on the service: enough for a backend's second service."""
 
 
-class StoreSuite(ServiceLaws, ColourLaws, LifetimeLaws, RefusalLaws, SharingLaws):
+class StoreSuite(ServiceLaws, LargeBodyLaws, ColourLaws, LifetimeLaws, RefusalLaws, SharingLaws):
     """Every law of a store that knows no users."""

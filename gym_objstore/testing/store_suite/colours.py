@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -20,10 +22,11 @@ class ColourLaws(Laws):
     """Every method in one form, its effect seen in the other, both ways round."""
 
     @pytest.fixture(params=["blocking writes, async reads", "async writes, blocking reads"])
-    def colours(self, request: pytest.FixtureRequest, store: Store) -> tuple[Colour, Colour]:
-        """Return the form that writes and the form that reads."""
+    def colours(self, request: pytest.FixtureRequest, store: Store) -> Iterator[tuple[Colour, Colour]]:
+        """Give the form that writes and the form that reads."""
         waits = request.param == "async writes, blocking reads"
-        return Colour(store, waits=waits), Colour(store, waits=not waits)
+        with closing(Colour(store, waits=waits)) as writer, closing(Colour(store, waits=not waits)) as reader:
+            yield writer, reader
 
     def test_a_put_is_read_by_the_other_form(self, colours: tuple[Colour, Colour], folder: str) -> None:
         writer, reader = colours
@@ -47,9 +50,10 @@ class ColourLaws(Laws):
 
     def test_both_forms_answer_and_refuse_alike(self, target: Target, store: Store, folder: str) -> None:
         target.behind.write(f"{folder}sub/object", b"0123456789")
-        blocking, waiting = Colour(store, waits=False), Colour(store, waits=True)
-        for method, *arguments in questions(folder):
-            assert outcome(blocking, method, *arguments) == outcome(waiting, method, *arguments), (method, arguments)
+        with closing(Colour(store, waits=False)) as blocking, closing(Colour(store, waits=True)) as waiting:
+            for method, *arguments in questions(folder):
+                answers = [outcome(colour, method, *arguments) for colour in (blocking, waiting)]
+                assert answers[0] == answers[1], (method, arguments)
 
     def test_listings_answer_with_the_documented_types(self, colours: tuple[Colour, Colour], folder: str) -> None:
         writer, reader = colours

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -113,8 +113,5 @@ def calls(key: str, folder: str) -> list[tuple[Any, ...]]:
 @contextmanager
 def acting(users: Users, user: str, *, waits: bool) -> Iterator[Colour]:
     """Open the root as a user for the length of a block."""
-    store = users(user)
-    try:
-        yield Colour(store, waits=waits)
-    finally:
-        store.close()
+    with closing(users(user)) as store, closing(Colour(store, waits=waits)) as colour:
+        yield colour

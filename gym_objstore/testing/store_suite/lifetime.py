@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -40,15 +42,14 @@ class LifetimeLaws(Laws):
         with opened(target) as store:
             store.put(key, b"x")
             on_a_loop(store, lambda: store.get_async(key))
-        calls = [
+        calls: list[tuple[Any, ...]] = [
             *[("put", key, b"x"), ("get", key), ("get_range", key, 0, 1), ("head", key)],
             *[("scan", folder), ("folders", folder), ("delete", [f"{folder}absent"])],
         ]
-        answered = {
-            (method, waits): answers(Colour(store, waits=waits), method, *arguments)
-            for waits in (False, True)
-            for method, *arguments in calls
-        }
+        answered: dict[tuple[str, bool], bool] = {}
+        for waits in (False, True):
+            with closing(Colour(store, waits=waits)) as colour:
+                answered |= {(method, waits): answers(colour, method, *arguments) for method, *arguments in calls}
         store.close()
         assert len(set(answered.values())) == 1, answered
         assert target.behind.read(key) == b"x"
@@ -74,7 +75,7 @@ class LifetimeLaws(Laws):
         assert not any(secret.encode() in pickled for secret in target.secrets)
 
 
-def answers(colour: Colour, method: str, *arguments: object) -> bool:
+def answers(colour: Colour, method: str, *arguments: Any) -> bool:
     """Say whether a call is answered; the one refusal that counts is ``Unusable``."""
     try:
         colour.call(method, *arguments)

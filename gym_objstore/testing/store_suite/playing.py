@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -34,23 +34,32 @@ def in_threads(count: int, work: Callable[[S], T], items: Iterable[S]) -> list[T
 
 
 class Colour:
-    """One form of a store's methods, called as if it were blocking: what the parity laws compare."""
+    """One form of a store's methods, called as if it were blocking: what the parity laws compare.
+
+    The async form keeps one event loop until ``close``, which closes the store's part of that loop too.
+    """
 
     def __init__(self, store: Store, *, waits: bool) -> None:
-        self._store, self._waits = store, waits
+        self._store = store
+        self._runner = asyncio.Runner() if waits else None
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call one method in this form; a listing comes as a sorted list."""
-        store = self._store
-        if not self._waits:
-            answer = getattr(store, method)(*arguments)
+        if self._runner is None:
+            answer = getattr(self._store, method)(*arguments)
             return sorted(answer) if method in LISTINGS else answer
+        answer = getattr(self._store, f"{method}_async")(*arguments)
+        return self._runner.run(_sorted(answer) if method in LISTINGS else answer)
 
-        async def conversation() -> Any:
-            answer = getattr(store, f"{method}_async")(*arguments)
-            return sorted([one async for one in answer]) if method in LISTINGS else await answer
+    def close(self) -> None:
+        """Close the loop. Idempotent; the store stays open."""
+        if self._runner is not None:
+            with self._runner as runner:
+                runner.run(self._store.close_async())
 
-        return on_a_loop(store, conversation)
+
+async def _sorted(listing: AsyncIterator[Any]) -> list[Any]:
+    return sorted([one async for one in listing])
 
 
 LISTINGS = ("scan", "folders")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,7 +52,7 @@ class Target:
     object_beside_folder: bool = True
     """Whether ``a`` and ``a/b`` can both be objects; not so in a file system."""
     folders_vanish: bool = True
-    """Whether a folder is gone with its last object; services over a file system keep it for minutes or for ever."""
+    """Whether a folder is gone with its last object; services over a file system may keep it, empty, for ever."""
     secrets: tuple[str, ...] = ()
     """Texts that may never appear in a URL, a repr, an error or a pickle of the store."""
 
@@ -83,8 +83,5 @@ class Laws:
 @contextmanager
 def opened(target: Target) -> Iterator[Store]:
     """Open a fresh store for the length of a block."""
-    store = target.open()
-    try:
+    with closing(target.open()) as store:
         yield store
-    finally:
-        store.close()

@@ -31,20 +31,29 @@ if TYPE_CHECKING:
         installed_token_sink,
         installed_token_source,
     )
+    from gym_objstore.ledgers import CaptureLedger
+    from gym_objstore.linearize import verify_and_linearize
     from gym_objstore.records import TokenEntry
+    from gym_objstore.rollout_capture import RolloutTokenCapture, install_capture
     from gym_objstore.sinks import LineageResolver, LineageStore, TokenSink, TokenSource
+    from gym_objstore.staging_sinks import StagingSink, StagingSource
     from gym_objstore.store.opening import open_store
     from gym_objstore.tokens import Problem, Snapshot
     from gym_objstore.trajectories import rebuild
 
 _LAZY = {
+    "CaptureLedger": "ledgers",
     "LineageResolver": "sinks",
     "LineageStore": "sinks",
     "Problem": "tokens",
+    "RolloutTokenCapture": "rollout_capture",
     "Snapshot": "tokens",
+    "StagingSink": "staging_sinks",
+    "StagingSource": "staging_sinks",
     "TokenEntry": "records",
     "TokenSink": "sinks",
     "TokenSource": "sinks",
+    "install_capture": "rollout_capture",
     "install_lineage_store": "installed",
     "install_token_sink": "installed",
     "install_token_source": "installed",
@@ -53,9 +62,11 @@ _LAZY = {
     "installed_token_source": "installed",
     "open_store": "store.opening",
     "rebuild": "trajectories",
+    "verify_and_linearize": "linearize",
 }
 
 __all__ = [
+    "CaptureLedger",
     "Conflict",
     "Corrupt",
     "Denied",
@@ -66,12 +77,16 @@ __all__ = [
     "ObjstoreError",
     "Problem",
     "Retired",
+    "RolloutTokenCapture",
     "Snapshot",
+    "StagingSink",
+    "StagingSource",
     "TokenEntry",
     "TokenSink",
     "TokenSource",
     "Unavailable",
     "Unusable",
+    "install_capture",
     "install_lineage_store",
     "install_token_sink",
     "install_token_source",
@@ -80,6 +95,7 @@ __all__ = [
     "installed_token_source",
     "open_store",
     "rebuild",
+    "verify_and_linearize",
 ]
 
 

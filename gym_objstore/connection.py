@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from gym_objstore.cache import LruCache
 from gym_objstore.errors import Denied, ObjstoreError, Retired, Unavailable, Unusable
-from gym_objstore.flow import Put, arun
+from gym_objstore.flow import Put, arun, run
 from gym_objstore.objects import announcement
 from gym_objstore.spill import Spill, Spilled, forget, replay
 from gym_objstore.store.opening import open_store
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gym_objstore.flow import Flow
     from gym_objstore.lineage import Parent
     from gym_objstore.settings import Settings
+    from gym_objstore.staged_chains import Columns
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class Connection:
         self.store = open_store(settings.store)
         self.writer = Writer(settings.store.concurrency)
         self.parents = ParentMemory()
+        self.columns: LruCache[Columns] = LruCache(CACHED_TOKENS)
         self.spill = Spill(settings.spill_dir, self.store.url)
         self.users: WeakSet[object] = WeakSet()
         self._announced: set[str] = set()
@@ -62,6 +64,10 @@ class Connection:
         """Play a flow on the running loop."""
         return await arun(flow, self.store, limit=self.settings.store.concurrency)
 
+    def play_now(self, flow: Flow[T]) -> T:
+        """Play a flow with blocking calls, from any thread."""
+        return run(flow, self.store)
+
     async def write(self, family: str, flow: Callable[[Sequence[Put]], Flow[T]]) -> T:
         """Play a writing flow; this process's first one leaves the run's writer marker in the same round trip."""
         if family in self._announced:
@@ -69,6 +75,14 @@ class Connection:
         written = await self.play(flow((announcement(family, self.settings.run_id),)))
         self._announced.add(family)
         self.start_replay()
+        return written
+
+    def write_now(self, family: str, flow: Callable[[Sequence[Put]], Flow[T]]) -> T:
+        """Play a writing flow with blocking calls; see ``write``. Replays nothing, which needs a running loop."""
+        if family in self._announced:
+            return self.play_now(flow(()))
+        written = self.play_now(flow((announcement(family, self.settings.run_id),)))
+        self._announced.add(family)
         return written
 
     def keep(self, put: Put) -> Path:
@@ -104,17 +118,28 @@ class Connection:
 
     async def close(self, user: object) -> None:
         """Let one user go; with the last one the store's connections are released."""
-        self.users.discard(user)
-        if self.users:
+        if not self._left(user):
             return
         if self._replaying is not None and self._replaying.get_loop() is asyncio.get_running_loop():
             self._replaying.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._replaying
+        await self.store.close_async()
+
+    def close_now(self, user: object) -> None:
+        """Let one user go where no loop runs; see ``close``."""
+        if self._left(user):
+            self.store.close()
+
+    def _left(self, user: object) -> bool:
+        """Let one user go; say whether it was the last, after which nobody finds this connection."""
+        self.users.discard(user)
+        if self.users:
+            return False
         with _opening:
             if _open.get(self.settings) is self:
                 del _open[self.settings]
-        await self.store.close_async()
+        return True
 
 
 class ParentMemory:
@@ -162,6 +187,14 @@ class Component:
             self._closed = True
             if found is not None and self in found.users:
                 await found.close(self)
+
+    def close_now(self) -> None:
+        """Release what this component holds, from a thread without a loop; see ``close``."""
+        if not self._closed:
+            found = _open.get(self.settings)
+            self._closed = True
+            if found is not None and self in found.users:
+                found.close_now(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(url={self.settings.store.url!r}, run_id={self.settings.run_id!r})"

@@ -11,14 +11,12 @@ interleaving and crash. Inside a flow: ``body = yield from get(key)``.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from gym_objstore.errors import NotFound
+from gym_objstore.threads import Threads
 
 if TYPE_CHECKING:
     from gym_objstore.store import Body, Meta, Store
@@ -210,10 +208,7 @@ def perform(operation: Operation, store: Store) -> Any:
         case Get(key):
             return store.get(key)
         case Find(key, decode):
-            try:
-                return decode(store.get(key))
-            except NotFound:
-                return None
+            return _find(key, decode, store)
         case GetRange(key, start, length, decode):
             return decode(store.get_range(key, start, length))
         case Head(key):
@@ -238,11 +233,7 @@ async def perform_async(operation: Operation, store: Store, limit: int = CONCURR
         case Get(key):
             return await store.get_async(key)
         case Find(key, decode):
-            try:
-                body = await store.get_async(key)
-            except NotFound:
-                return None
-            return await _compute(decode, (body,), len(body))
+            return await _find_async(key, decode, store)
         case GetRange(key, start, length, decode):
             body = await store.get_range_async(key, start, length)
             return await _compute(decode, (body,), len(body))
@@ -258,6 +249,21 @@ async def perform_async(operation: Operation, store: Store, limit: int = CONCURR
             return await _compute(function, arguments, size)
         case All(operations):
             return await _all_async(operations, store, limit)
+
+
+def _find(key: str, decode: Callable[[bytes], Any], store: Store) -> Any:
+    try:
+        return decode(store.get(key))
+    except NotFound:
+        return None
+
+
+async def _find_async(key: str, decode: Callable[[bytes], Any], store: Store) -> Any:
+    try:
+        body = await store.get_async(key)
+    except NotFound:
+        return None
+    return await _compute(decode, (body,), len(body))
 
 
 async def _compute(function: Callable[..., Any], arguments: tuple[Any, ...], size: int) -> Any:
@@ -299,24 +305,5 @@ class _Failed:
     error: Exception
 
 
-class _Threads:
-    """A thread pool made at first use; a forked child makes its own."""
-
-    def __init__(self, name: str, count: int) -> None:
-        self._name, self._count = name, count
-        self._forget()
-        os.register_at_fork(after_in_child=self._forget)
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-
-    def __call__(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._count, thread_name_prefix=f"gym-objstore-{self._name}")
-            return self._pool
-
-
-_cpu_threads = _Threads("cpu", _CPU_THREADS)
-_io_threads = _Threads("io", _IO_THREADS)
+_cpu_threads = Threads("cpu", _CPU_THREADS)
+_io_threads = Threads("io", _IO_THREADS)

@@ -9,13 +9,14 @@ header's digest knows every byte. docs/decisions/0003-staged-row-container.md sa
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gym_objstore.digests import canonical_json, sha256_hex
+from gym_objstore.digests import canonical_json
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.staged_tensors import Tensor, tensor_of, value_of
 
@@ -55,7 +56,7 @@ def pack(attachments: Mapping[str, Any]) -> Container:
     text = canonical_json(header)
     padded = text.ljust(len(text) + -(len(text) + _SIZE.size) % _ALIGNMENT)
     whole = _SIZE.pack(len(padded)) + padded
-    return Container(whole, tuple(tensor.data for _, tensor in ordered if tensor.data), sha256_hex(whole))
+    return Container(whole, tuple(tensor.data for _, tensor in ordered if tensor.data), _sha256(whole))
 
 
 def unpack(body: bytes, header_bytes: int, digest: str) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def unpack(body: bytes, header_bytes: int, digest: str) -> dict[str, Any]:
     Raises ``Corrupt`` for a file that is not the one whose header has this digest, ``Unusable`` where the library
     that made an attachment is not installed.
     """
-    if sha256_hex(body[:header_bytes]) != digest:
+    if _sha256(body[:header_bytes]) != digest:
         raise Corrupt("the header of the attachments is damaged", kind="corrupt")
     try:
         header = orjson.loads(body[_SIZE.size : header_bytes])
@@ -78,6 +79,10 @@ def unpack(body: bytes, header_bytes: int, digest: str) -> dict[str, Any]:
             raise
         raise Corrupt("the header of the attachments cannot be read", kind="bad_attachment") from error
     return found
+
+
+def _sha256(data: bytes | memoryview) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _flatten(mapping: Mapping[Any, Any], above: str) -> Iterator[tuple[str, Tensor | None]]:
@@ -103,7 +108,7 @@ def _origin(path: str, tensor: Tensor | None) -> dict[str, Any]:
         "kind": tensor.kind,
         "dtype": tensor.dtype,
         "shape": tensor.origin_shape,
-        "sha256": sha256_hex(tensor.data),
+        "sha256": _sha256(tensor.data),
     }
 
 
@@ -123,7 +128,7 @@ def _value(origin: dict[str, Any], described: dict[str, Any] | None, view: memor
         raise Corrupt(f"the attachment {path!r} is not in its file", kind="bad_attachment")
     start, end = described["data_offsets"]
     data = view[start:end]
-    if len(data) != end - start or sha256_hex(data) != origin["sha256"]:
+    if len(data) != end - start or _sha256(data) != origin["sha256"]:
         raise Corrupt(f"the bytes of the attachment {path!r} are damaged", kind="corrupt")
     shape = tuple(origin["shape"])
     return value_of(Tensor(described["dtype"], shape, data, origin["kind"], origin["dtype"], shape, 0))

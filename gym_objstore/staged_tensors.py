@@ -35,9 +35,8 @@ CODES: Final = {
     "complex64": "C64",
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
-    "float8_e8m0fnu": "F8_E8M0",
 }
-"""The safetensors code of each type that has one; numpy, ml_dtypes and torch agree on the names."""
+"""The codes that safetensors' own readers know; numpy, ml_dtypes and torch agree on the types' names."""
 
 OPAQUE: Final = "U8"
 """The code of plain bytes, and of what has no code of its own."""
@@ -105,7 +104,7 @@ def _of_bytes(value: Any, where: str) -> Tensor:
 def _of_array(array: Any, where: str, numpy: ModuleType) -> Tensor:
     dtype = array.dtype
     code = CODES.get(dtype.name)
-    exotic = dtype.kind in _EXOTIC_KINDS and 0 < dtype.itemsize and dtype.str[1:] != f"c{_LONG_COMPLEX_BYTES}"
+    exotic = dtype.kind in _EXOTIC_KINDS and dtype.itemsize > 0 and dtype.str[1:] != f"c{_LONG_COMPLEX_BYTES}"
     if code is None and not exotic:
         raise _unstorable(array, where, f"arrays of this type have no exact bytes, dtype={dtype}")
     origin = dtype.name if dtype.kind == "V" else dtype.str
@@ -145,15 +144,22 @@ def _torch(tensor: Tensor, torch: ModuleType) -> Any:
     dtype = getattr(torch, tensor.dtype)
     if not tensor.data:
         return torch.empty(tensor.origin_shape, dtype=dtype)
-    return torch.frombuffer(tensor.data, dtype=torch.uint8).view(dtype).reshape(tensor.origin_shape)
+    try:
+        flat = torch.from_dlpack(_imported("numpy").frombuffer(tensor.data, "u1"))
+    except BufferError:  # numpy before 2.1 or torch before 2.9 do not hand on what is read-only
+        flat = torch.frombuffer(bytearray(tensor.data), dtype=torch.uint8)
+    return flat.view(dtype).reshape(tensor.origin_shape)
 
 
 def _imported(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise Unusable(f"an attachment needs a package that is not installed here, package={name}", kind="missing_extra",
-                       hint=f"install {name}") from error
+        raise Unusable(
+            f"an attachment needs a package that is not installed here, package={name}",
+            kind="missing_extra",
+            hint=f"install {name}",
+        ) from error
 
 
 def _unstorable(value: Any, where: str, why: str) -> Invalid:

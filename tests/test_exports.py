@@ -11,6 +11,7 @@ import gym_objstore
 
 # Append to it; a name that leaves it breaks somebody's import.
 PUBLIC = (
+    "CaptureLedger",
     "Conflict",
     "Corrupt",
     "Denied",
@@ -21,12 +22,16 @@ PUBLIC = (
     "ObjstoreError",
     "Problem",
     "Retired",
+    "RolloutTokenCapture",
     "Snapshot",
+    "StagingSink",
+    "StagingSource",
     "TokenEntry",
     "TokenSink",
     "TokenSource",
     "Unavailable",
     "Unusable",
+    "install_capture",
     "install_lineage_store",
     "install_token_sink",
     "install_token_source",
@@ -35,6 +40,7 @@ PUBLIC = (
     "installed_token_source",
     "open_store",
     "rebuild",
+    "verify_and_linearize",
 )
 HEAVY = ("aioboto3", "boto3", "botocore", "fsspec", "nemo_gym", "numpy", "obstore", "pydantic", "rich", "s3fs", "typer")
 

@@ -31,10 +31,11 @@ FLOORS = (
         "bytes",
         "what is recorded and hashed knows no store",
         """digests records fingerprint responses stamps codec wire_* staging_digests reasons portable bodies
-        correlation calls calls_* capture_record sse reassembly redaction attachment routed_experts""",
+        correlation calls calls_* capture_record sse reassembly redaction attachment routed_experts
+        staged_attachments staged_chains staged_rows staged_tensors""",
     ),
     Floor("store", "a store knows objects, not what they mean", "store store.*"),
-    Floor("flow", "operations and the drivers that play them on a store", "flow"),
+    Floor("flow", "operations and the drivers that play them on a store", "flow threads"),
     Floor(
         "domain",
         "flows only: what is stored where, in which order, and what follows from a listing",
@@ -45,7 +46,8 @@ FLOORS = (
     Floor(
         "faces",
         "where flows meet a store, a clock and a user",
-        """settings cache writer spill connection sinks ledgers installed rollout_capture client client_* http http_*
+        """settings cache writer spill connection sinks ledgers staging_sinks installed rollout_capture
+        client client_* http http_*
         middleware middleware_* proxy proxy.* proxy_* diagnosis demo demo.* cli cli.* __main__ __init__""",
     ),
     Floor("testing", "kits for tests may use everything and are used by nothing", "testing testing.*"),

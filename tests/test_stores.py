@@ -8,10 +8,15 @@ is tested once for each backend, on SeaweedFS; what a service answers (``Service
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from gym_objstore.errors import Denied
 from gym_objstore.store import Store
 from gym_objstore.testing.servers import Server, make_bucket, seaweedfs
 from gym_objstore.testing.store_suite import (
@@ -23,10 +28,12 @@ from gym_objstore.testing.store_suite import (
     Target,
     Users,
 )
-from gym_objstore.testing.store_suite.denials import BLIND, FORGER, READER, WRITER
+from gym_objstore.testing.store_suite.denials import BLIND, FORGER, HALF, HALF_PREFIX, READER, WRITER
+from gym_objstore.testing.store_suite.playing import Colour
 from tests.server_pool import BUCKET
-from tests.store_targets import file_target, memory_target, open_on_server, server_target
+from tests.store_targets import ROOT, file_target, memory_target, open_on_server, server_target
 
+NOBODY = 65_534
 SECRET = "the-same-for-every-user"
 
 
@@ -93,20 +100,21 @@ class TestObstoreOnMoto(ServiceLaws):
         return server_target(moto_server, "obstore")
 
 
-RIGHTS = {READER: ["Read", "List"], WRITER: ["Write"], BLIND: ["Read", "Write"]}
-"""What each user may do in the bucket, as SeaweedFS says it."""
+RIGHTS = {
+    READER: [f"Read:{BUCKET}", f"List:{BUCKET}"],
+    WRITER: [f"Write:{BUCKET}"],
+    BLIND: [f"Read:{BUCKET}", f"Write:{BUCKET}"],
+    HALF: [f"Read:{BUCKET}", f"List:{BUCKET}", f"Write:{BUCKET}/{ROOT}{HALF_PREFIX}*"],
+}
+"""What each user may do, as SeaweedFS says it."""
 
 
 @pytest.fixture(scope="module")
 def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A SeaweedFS that knows the users of the laws of permissions, each with its name as key and secret."""
+    """A SeaweedFS that knows the users of the laws of permissions, each with its name as access key."""
     identities = [
-        {
-            "name": name,
-            "credentials": [{"accessKey": name, "secretKey": SECRET}],
-            "actions": [f"{right}:{BUCKET}" for right in rights],
-        }
-        for name, rights in RIGHTS.items()
+        {"name": name, "credentials": [{"accessKey": name, "secretKey": SECRET}], "actions": actions}
+        for name, actions in RIGHTS.items()
     ]
     with seaweedfs(tmp_path_factory.mktemp("guarded"), identities=identities) as server:
         make_bucket(server, BUCKET)
@@ -148,3 +156,48 @@ def users_of(server: Server, backend: str) -> Users:
         return open_on_server(server, backend, access_key_id=key, secret_access_key=SECRET)
 
     return open_as
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """A folder whose files this process may read but neither change, remove nor hide, even if it runs as root."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with closing(file_target(folder).open()) as store:
+            for key in ("open/object", "shut/object"):
+                store.put(key, b"x")
+        (folder / "shut").chmod(0)
+        for one in (folder, folder / "open"):
+            one.chmod(0o555)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(NOBODY)
+        try:
+            yield folder
+        finally:
+            os.seteuid(user)
+            for one in (folder, folder / "open", folder / "shut"):
+                one.chmod(0o755)
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["blocking", "async"])
+def test_what_file_modes_forbid_is_denied_and_never_looks_absent(shared_folder: Path, *, waits: bool) -> None:
+    with closing(file_target(shared_folder).open()) as store, closing(Colour(store, waits=waits)) as colour:
+        assert colour.call("get", "open/object") == b"x"
+        assert [meta.key for meta in colour.call("scan", "open/")] == ["open/object"]
+        for method, *arguments in (
+            ("put", "open/object", b"y"),
+            ("put", "new/object", b"y"),
+            ("delete", ["open/object"]),
+            ("get", "shut/object"),
+            ("get", "shut/absent"),
+            ("get_range", "shut/object", 0, 1),
+            ("head", "shut/object"),
+            ("head", "shut/absent"),
+            ("scan", "shut/"),
+            ("scan", ""),
+            ("folders", "shut/"),
+        ):
+            with pytest.raises(Denied):
+                colour.call(method, *arguments)
+        assert colour.call("get", "open/object") == b"x"

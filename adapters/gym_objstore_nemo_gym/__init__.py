@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from gym_objstore_nemo_gym.ledger import CaptureLedger
+from gym_objstore_nemo_gym.staging import StagingSink, StagingSource
 from gym_objstore_nemo_gym.tokens import LineageStore, TokenSink, TokenSource
 
-__all__ = ["LineageStore", "TokenSink", "TokenSource"]
+__all__ = ["CaptureLedger", "LineageStore", "StagingSink", "StagingSource", "TokenSink", "TokenSource"]

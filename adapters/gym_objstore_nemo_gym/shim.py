@@ -50,9 +50,18 @@ def optional_symbol(module: str, name: str) -> Any:
 
 @cache
 def retired_error() -> type[Exception]:
-    """Return the class to raise behind a tombstone: ours, and Gym's too where Gym has one."""
+    """Return the class to raise behind a token tombstone: ours, and Gym's too where Gym has one."""
+    return _with_theirs("TokenCaptureRetiredError", ("protocols", "store"))
+
+
+@cache
+def rollout_retired_error() -> type[Exception]:
+    """Return the class to raise behind a ledger's tombstone: ours, and Gym's too where Gym has one."""
+    return _with_theirs("RolloutRetiredError", ("protocols", "staging.records", "lineage", "records", "store"))
+
+
+def _with_theirs(name: str, modules: tuple[str, ...]) -> type[Exception]:
     from gym_objstore.errors import Retired
 
-    places = (("protocols", "TokenCaptureRetiredError"), ("store", "TokenCaptureRetiredError"))
-    theirs = next((found for place in places if (found := optional_symbol(*place))), None)
-    return Retired if theirs is None else type("TokenCaptureRetired", (Retired, theirs), {})
+    theirs = next((found for module in modules if (found := optional_symbol(module, name))), None)
+    return Retired if theirs is None else type(name, (Retired, theirs), {})

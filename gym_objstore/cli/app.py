@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import typer
@@ -31,12 +30,12 @@ EXIT_CODES: dict[type[Exception], int] = {
 class _Commands(TyperGroup):
     """Turns this package's errors into one line on stderr and their exit code."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         try:
-            return super().__call__(*args, **kwargs)
+            return super().invoke(ctx)
         except errors.ObjstoreError as error:
             complain(error)
-            sys.exit(EXIT_CODES.get(type(error), EXIT_FINDINGS))
+            raise typer.Exit(EXIT_CODES.get(type(error), EXIT_FINDINGS)) from error
 
 
 app = typer.Typer(

@@ -104,6 +104,7 @@ _KINDS = {
     "HTTPClientError": "connection_lost",
     "IncompleteReadError": "connection_lost",
     "ClientPayloadError": "connection_lost",
+    "ProtocolError": "connection_lost",
     "OSError": "connection_lost",
     "ResponseParserError": "bad_answer",
     "NoCredentialsError": "no_credentials",
@@ -113,7 +114,7 @@ _KINDS = {
     "CredentialRetrievalError": "credentials_failed",
     "MetadataRetrievalError": "credentials_failed",
 }
-"""What the exceptions of botocore, aiobotocore and aiohttp mean that carry no answer, the narrowest class first."""
+"""What the exceptions of botocore, urllib3 and aiohttp mean that carry no answer, the narrowest class first."""
 
 
 def translated(error: BaseException, call: Call) -> ObjstoreError | None:
@@ -141,23 +142,27 @@ def answered(error: BaseException) -> Answer | None:
 
 def bulk_removal(bucket: str, keys: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of a request that removes whole keys of a bucket."""
-    return {"Bucket": bucket, "Delete": {"Objects": [{"Key": key} for key in keys], "Quiet": True}}
+    return {"Bucket": bucket, "Delete": {"Objects": [{"Key": key} for key in keys]}}
 
 
-def not_removed(answer: Mapping[str, Any], root: str, call: Call) -> ObjstoreError | None:
-    """Return the error that a bulk removal's answer lists, None if all is removed. Absence is no error.
+def removed(answer: Mapping[str, Any], count: int, root: str, call: Call) -> None:
+    """Raise the error that the answer to a bulk removal of ``count`` keys lists. Absence is no error.
 
     What may be repeated comes before what was refused: the repetition meets the refusals again.
     """
+    failures = answer.get("Errors", ())
+    if len(answer.get("Deleted", ())) + len(failures) < count:
+        raise no_answer("bad_answer", call, "an answer that leaves objects out")
     errors = [
         refusal(
             Answer(0, one.get("Code", ""), one.get("Message", "")),
             call._replace(key=one.get("Key", "").removeprefix(root)),
         )
-        for one in answer.get("Errors", ())
+        for one in failures
     ]
-    failures = [one for one in errors if not isinstance(one, NotFound)]
-    return min(failures, key=lambda one: isinstance(one, Denied), default=None)
+    errors = [one for one in errors if not isinstance(one, NotFound)]
+    if errors:
+        raise min(errors, key=lambda one: isinstance(one, Denied))
 
 
 def retry_after(error: BaseException | None) -> float:

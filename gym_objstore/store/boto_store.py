@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gym_objstore.errors import ObjstoreError
 from gym_objstore.store import Meta, joined
-from gym_objstore.store.boto_client import bulk_removal, connect, connect_async, not_removed, translated
+from gym_objstore.store.boto_client import bulk_removal, connect, connect_async, removed, translated
 from gym_objstore.store.cloud import CloudStore
 from gym_objstore.store.paired import Page, Step
 from gym_objstore.store.parts import SINGLE_PUT_BYTES, parts, size_of
@@ -124,8 +124,7 @@ class BotoStore(CloudStore):
     def _delete_batch(self, batch: Sequence[str]) -> Conversation[None]:
         doomed = bulk_removal(self._bucket, [self._root + key for key in batch])
         answer = yield Step("delete_objects", batch[0], options=doomed)
-        if error := not_removed(answer, self._root, self._call("delete", batch[0])):
-            raise error
+        removed(answer, len(batch), self._root, self._call("delete", batch[0]))
 
     def _delete_step(self, key: str) -> Step:
         return self._step("delete_object", key)

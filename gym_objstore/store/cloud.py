@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gym_objstore.errors import Denied, Invalid, NotFound, Unavailable
@@ -18,12 +19,18 @@ if TYPE_CHECKING:
     from gym_objstore.store.options import StoreOptions
 
 
+_HARDLY_EXISTS = "!none"
 _SPOILED = ("notfound", NOT_SUPPORTED, "bad_answer")
 """Kinds of error after which a batch is removed one by one."""
 
 
 class CloudStore(PairedStore):
-    """A bucket. A backend adds the single requests; what several of them together mean is here."""
+    """A bucket. A backend adds the single requests; what several of them together mean is here.
+
+    A server that is no object store (a console, a proxy's login page) may answer a listing or a removal in a
+    way that reads as "nothing there" or "done". Neither is believed until the bucket was seen: until an
+    answer had the marks of one, or named an object as absent.
+    """
 
     def __init__(self, options: StoreOptions) -> None:
         super().__init__(options)
@@ -66,6 +73,13 @@ class CloudStore(PairedStore):
             self._bucket_seen = True
             return None
 
+    def _believed(self, prefix: str) -> Conversation[None]:
+        """Return once the bucket was seen, asking for an object that hardly exists if it was not."""
+        if not self._bucket_seen:
+            with suppress(Denied):  # who may only list or remove is refused by an object store too
+                yield from self._head(f"{prefix}{_HARDLY_EXISTS}")
+            self._bucket_seen = True
+
     def _get_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
         try:
             return (yield from self._ask_range(key, start, length))
@@ -76,7 +90,7 @@ class CloudStore(PairedStore):
 
     def _delete(self, keys: Sequence[str]) -> Conversation[None]:
         refused: Denied | None = None
-        for batch in batches(keys):
+        for batch in batches(list(dict.fromkeys(keys))):
             try:
                 yield from self._delete_together(batch)
             except Denied as error:
@@ -92,6 +106,7 @@ class CloudStore(PairedStore):
                 if error.kind not in _SPOILED:
                     raise
                 self._takes_bulk = error.kind != NOT_SUPPORTED
+        yield from self._believed("")
         return (yield from self._delete_each(batch))
 
     def _delete_each(self, batch: Sequence[str]) -> Conversation[None]:

@@ -65,9 +65,12 @@ class FsspecStore(CloudStore):
                 key=key,
                 hint="write to object storage or a file:// url; this url is for reading",
             )
-        yield Step("pipe_file", key, (self._root + key, joined(body)))
+        answer = yield Step("pipe_file", key, (self._root + key, joined(body)))
+        if isinstance(answer, dict):  # s3fs returns the answer to a body of less than 100 MB
+            self._require(answer.get("ETag"), self._call("put", key))
 
     def _get(self, key: str) -> Conversation[bytes]:
+        yield from self._believed("")
         return bytes((yield Step("cat_file", key, (self._root + key,))))
 
     def _ask_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
@@ -77,6 +80,8 @@ class FsspecStore(CloudStore):
         found = yield Step("info", key, (self._root + key,))
         if found["type"] != "file":
             raise NotFound(f"head failed: a folder is no object, store={self.url}", key=key)
+        if self._options.location.scheme == "s3":
+            self._require(found["ETag"] or None, self._call("head", key))
         return _meta(key, found)
 
     def _ask_get(self, key: str) -> Conversation[Meta]:
@@ -89,7 +94,9 @@ class FsspecStore(CloudStore):
         try:
             found = yield Step("find", prefix, (root,), {"detail": True})
         except NotFound:
-            return Page((), None)
+            found = {}
+        if not found:
+            yield from self._believed(prefix)
         names = ((name.lstrip("/"), one) for name, one in found.items())
         cut, start = len(self._root.lstrip("/")), root.lstrip("/")
         return Page([_meta(name[cut:], one) for name, one in names if name.startswith(start)], None)
@@ -99,7 +106,9 @@ class FsspecStore(CloudStore):
         try:
             found = yield Step("ls", prefix, (self._root + prefix,), {"detail": True})
         except NotFound:
-            return Page((), None)
+            found = []
+        if not found:
+            yield from self._believed(prefix)
         names = [one["name"].rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory"]
         return Page(names, None)
 
@@ -109,8 +118,7 @@ class FsspecStore(CloudStore):
             return (yield from self._delete_each(batch))
         doomed = boto_client.bulk_removal(bucket, [root + key for key in batch])
         answer = yield Step("call_s3", batch[0], ("delete_objects",), doomed)
-        if error := boto_client.not_removed(answer, root, self._call("delete", batch[0])):
-            raise error
+        boto_client.removed(answer, len(batch), root, self._call("delete", batch[0]))
 
     def _delete_step(self, key: str) -> Step:
         return Step("rm_file", key, (self._root + key,))
@@ -138,8 +146,13 @@ class FsspecStore(CloudStore):
 
     def close(self) -> None:
         """Release the blocking file system. Idempotent."""
+        from fsspec.asyn import sync
+
         super().close()
-        self._systems.forget()
+        system = self._systems.forget()
+        if (creator := getattr(system, "_s3creator", None)) is not None:
+            # s3fs would close it when it is garbage, and on whatever loop is then running.
+            sync(system.loop, creator.__aexit__, None, None, None)
 
     async def close_async(self) -> None:
         """Release the running loop's file system. Idempotent; the store stays usable on other loops."""

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from gym_objstore.errors import Invalid, ObjstoreError
 from gym_objstore.store import credentials
 from gym_objstore.store.answers import Answer, Call, no_answer, refusal
+from gym_objstore.store.exit_guard import guard_exit
 
 if TYPE_CHECKING:
     from gym_objstore.store.options import StoreOptions
@@ -46,6 +47,7 @@ def connect(options: StoreOptions, *, bulk: bool = True) -> Any:
     """
     from obstore.exceptions import BaseError
 
+    guard_exit()
     try:
         return _connect_s3(options, bulk=bulk) if options.location.scheme == "s3" else _connect_other(options)
     except (BaseError, ValueError) as error:

@@ -95,7 +95,9 @@ class ObstoreStore(CloudStore):
         except Invalid as error:
             return Page((), self._foreign(error))
         if found is None:
+            yield from self._believed(prefix)
             return Page((), None)
+        self._bucket_seen = True
         items = [_meta(one) for one in found]
         for empty in [one for one in items if one.size == 0]:
             # obstore cuts the slash off a folder marker's key; only a HEAD tells it from an empty object.
@@ -110,6 +112,8 @@ class ObstoreStore(CloudStore):
             found = yield Step("list_with_delimiter", prefix, (prefix or None,))
         except Invalid as error:
             return Page((), self._foreign(error))
+        if not found["common_prefixes"]:
+            yield from self._believed(prefix)
         return Page([one[len(prefix) :] for one in found["common_prefixes"]], None)
 
     def _foreign(self, error: Invalid) -> _Foreign:

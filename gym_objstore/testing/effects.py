@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gym_objstore.errors import NotFound
-from gym_objstore.flow import All, Compute, Delete, Find, Get, GetRange, Head, Put, Scan
+from gym_objstore.flow import All, Compute, Delete, Find, Folders, Get, GetRange, Head, Put, Scan
 from gym_objstore.store import Meta, joined
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ def _chains(single: Single, *, paged: bool) -> Iterator[Chain]:
     match single:
         case Put(key, body):
             yield (Effect("put", key, joined(body)),)
-        case Get(key) | Find(key, _) | GetRange(key, _, _, _):
+        case Get(key) | Find(key) | GetRange(key):
             yield (Effect("read", key),)
         case Head(key):
             yield (Effect("head", key),)
-        case Scan(prefix):
+        case Scan(prefix) | Folders(prefix):
             yield tuple(Effect("list", prefix, page=page) for page in ((0, 1) if paged else (-1,)))
         case Delete(keys):
             yield from ((Effect("delete", key),) for key in keys)
@@ -69,7 +69,7 @@ def _chains(single: Single, *, paged: bool) -> Iterator[Chain]:
 
 
 def answer_of(operation: Operation, answers: Sequence[Sequence[Any]]) -> Any:
-    """Return an operation's answer from those of its effects, or raise its first error in order."""
+    """Return an operation's answer from those of its chains, or raise its first error in order."""
     rest = iter(answers)
     if isinstance(operation, All):
         return tuple(_answer(single, rest) for single in operation.operations)
@@ -86,20 +86,18 @@ def _answer(single: Single, rest: Iterator[Sequence[Any]]) -> Any:
             return None
         case Scan():
             return tuple(sorted(meta for page in next(rest) for meta in page))
-        case Get(key):
-            (body,) = next(rest)
-            if body is None:
-                raise NotFound("no such object", key=key)
-            return body
-        case GetRange(key, start, length, decode):
-            (body,) = next(rest)
-            if body is None:
-                raise NotFound("no such object", key=key)
-            return decode(body[start : start + length])
+        case Folders(prefix):
+            below = (meta.key[len(prefix) :].partition("/") for page in next(rest) for meta in page)
+            return tuple(sorted({name for name, slash, _ in below if slash}))
+    (found,) = next(rest)
+    match single:
         case Find(_, decode):
-            (body,) = next(rest)
-            return None if body is None else decode(body)
-    return next(rest)[0]
+            return None if found is None else decode(found)
+        case Get(key) | GetRange(key) if found is None:
+            raise NotFound("no such object", key=key)
+        case GetRange(_, start, length, decode):
+            return decode(found[start : start + length])
+    return found
 
 
 class Buckets:

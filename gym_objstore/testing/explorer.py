@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from gym_objstore.testing.actors import BROKE, STOPPED, Actor, Event, Script, Step
-from gym_objstore.testing.effects import Buckets, Effect
+from gym_objstore.testing.effects import Buckets, Chain, Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,33 +86,39 @@ def explore(actors: Sequence[Actor], initial: Mapping[str, bytes], laws: Sequenc
     breaks one.
     """
     exploration = _Exploration(actors, initial, laws, bounds)
-    schedules, broken = exploration.start(bounds)
+    schedules, broken = exploration.start()
     return Result(schedules, len(exploration.counts), broken, tuple(exploration.violations.values()))
 
 
+_FREE, _CRASH, _LOST, _LATE = (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)
+
+
 class _State(NamedTuple):
-    """Everything the future depends on. ``adrift``: effects without an owner, that may happen or not."""
+    """Everything the future depends on. ``left``: crashes, lost and late answers still to come.
+
+    ``adrift``: effects whose actor gave up waiting, and which happen later or never.
+    """
 
     bucket: int
     log: int
     points: tuple[int, ...]
-    crashes: int
-    lost: int
-    late: int
-    adrift: tuple[Effect, ...] = ()
-
-    @property
-    def over(self) -> bool:
-        return not any(self.points)
+    left: tuple[int, int, int]
+    adrift: Chain
 
 
-class _Move(NamedTuple):
-    actor: str
+class _Turn(NamedTuple):
+    """One thing that may happen next: what it is called, what it costs and where it leads."""
+
+    who: str
     what: str
-    effect: Effect | None = None
+    effect: Effect | None
+    cost: tuple[int, int, int]
+    bucket: int
+    step: Step
+    adrift: Chain = ()
 
     def __str__(self) -> str:
-        return f"{self.actor:10} {self.what}" + (f" {self.effect}" if self.effect else "")
+        return f"{self.who:10} {self.what}" + (f" {self.effect}" if self.effect else "")
 
 
 class _Exploration:
@@ -121,81 +127,84 @@ class _Exploration:
     def __init__(
         self, actors: Sequence[Actor], initial: Mapping[str, bytes], laws: Sequence[Law], bounds: Bounds
     ) -> None:
-        self._actors, self._laws = actors, (*laws, no_other_error)
+        self._actors, self._laws, self._bounds = actors, (*laws, no_other_error), bounds
         self._buckets = Buckets(initial, bounds.second_page)
         paged = bounds.second_page is not None
         self._scripts = [Script(actor, self._buckets.answers, paged=paged) for actor in actors]
+        self._turns: dict[tuple[int, int, int], list[_Turn]] = {}
         self._logs: list[tuple[Event, ...]] = [()]
         self._log_numbers: dict[tuple[Event, ...], int] = {(): 0}
         self._entered: dict[tuple[int, tuple[Event, ...]], int] = {}
         self._verdicts: dict[tuple[int, int, int, str, bool], tuple[tuple[str, str], ...]] = {}
-        self._path: list[_Move] = []
+        self._path: list[_Turn] = []
         self.counts: dict[_State, tuple[int, int]] = {}
         self.violations: dict[str, Violation] = {}
 
-    def start(self, bounds: Bounds) -> tuple[int, int]:
+    def start(self) -> tuple[int, int]:
         """Return the number of whole schedules and of prefixes that broke a law."""
-        points = tuple(script.first.point for script in self._scripts)
         log = 0
         for script in self._scripts:
             log = self._enter(log, script.first.events)
-        first = _State(self._buckets.first, log, points, bounds.crashes, bounds.lost, bounds.late)
-        return (0, 1) if self._breaks(first, _Move("nobody", "acts"), first) else self._visit(first)
+        points = tuple(script.first.point for script in self._scripts)
+        bounds = self._bounds
+        first = _State(self._buckets.first, log, points, (bounds.crashes, bounds.lost, bounds.late), ())
+        return (0, 1) if self._breaks(first, "nobody", first) else self._visit(first)
 
     def _visit(self, state: _State) -> tuple[int, int]:
-        if state in self.counts:
-            return self.counts[state]
-        schedules, broken = int(state.over), 0
-        for move, after in self._moves(state):
-            self._path.append(move)
-            if self._breaks(state, move, after):
+        schedules, broken = int(not any(state.points)), 0
+        for turn, after in self._next(state):
+            self._path.append(turn)
+            if self._breaks(state, turn.who, after):
                 broken += 1
             else:
-                more, worse = self._visit(after)
+                more, worse = self.counts.get(after) or self._visit(after)
                 schedules, broken = schedules + more, broken + worse
             self._path.pop()
         self.counts[state] = schedules, broken
         return schedules, broken
 
-    def _moves(self, state: _State) -> Iterator[tuple[_Move, _State]]:
-        for number, point in enumerate(state.points):
-            if point != STOPPED:
-                yield from self._acts(state, number)
-                yield from self._fails(state, number)
-        for effect in dict.fromkeys(state.adrift):
-            bucket, _ = self._buckets.apply(state.bucket, effect)
-            place = state.adrift.index(effect)
-            rest = state.adrift[:place] + state.adrift[place + 1 :]
-            yield _Move("nobody", "late:", effect), state._replace(bucket=bucket, adrift=rest)
+    def _next(self, state: _State) -> Iterator[tuple[_Turn, _State]]:
+        bucket, log, points, left, adrift = state
+        crashes, lost, late = left
+        for number, point in enumerate(points):
+            if point == STOPPED:
+                continue
+            for turn in self._turns.get((number, point, bucket)) or self._find_turns(number, point, bucket):
+                a, b, c = turn.cost
+                if a <= crashes and b <= lost and c <= late:
+                    then = self._enter(log, turn.step.events)
+                    there = (*points[:number], turn.step.point, *points[number + 1 :])
+                    rest = adrift if not turn.adrift else tuple(sorted(adrift + turn.adrift))
+                    yield turn, _State(turn.bucket, then, there, (crashes - a, lost - b, late - c), rest)
+        for place, effect in enumerate(adrift):
+            if effect not in adrift[:place]:
+                turn = _Turn("nobody", "late:", effect, _FREE, self._buckets.apply(bucket, effect)[0], Step(STOPPED))
+                yield turn, _State(turn.bucket, log, points, left, adrift[:place] + adrift[place + 1 :])
 
-    def _acts(self, state: _State, number: int) -> Iterator[tuple[_Move, _State]]:
-        """Yield each next effect of an actor; if it is the last one, also without its answer arriving."""
-        name, script, at = self._actors[number].name, self._scripts[number], state.points[number]
-        point = script.points[at]
+    def _find_turns(self, number: int, at: int, bucket: int) -> list[_Turn]:
+        script = self._scripts[number]
+        found = [*self._acts(number, script, at, bucket), *self._fails(number, script, at, bucket)]
+        self._turns[number, at, bucket] = found
+        return found
+
+    def _acts(self, number: int, script: Script, at: int, bucket: int) -> Iterator[_Turn]:
+        """Yield an actor's next effects; where one is an operation's last, also without its answer arriving."""
+        name, point = self._actors[number].name, script.points[at]
         for chain, effect in point.ready:
-            bucket, answer = self._buckets.apply(state.bucket, effect)
-            then = state._replace(bucket=bucket)
-            yield _Move(name, "does", effect), self._go(then, number, script.answered(at, chain, answer))
-            if point.last and state.lost:
-                lost = then._replace(lost=state.lost - 1)
-                yield _Move(name, "gets no answer to", effect), self._go(lost, number, script.unanswered(at))
-            if point.last and state.crashes:
-                crashed = then._replace(crashes=state.crashes - 1)
-                yield _Move(name, "crashes after", effect), self._go(crashed, number, Step(STOPPED, point.said))
+            then, answer = self._buckets.apply(bucket, effect)
+            yield _Turn(name, "does", effect, _FREE, then, script.answered(at, chain, answer))
+            if point.last:
+                yield _Turn(name, "crashes after", effect, _CRASH, then, Step(STOPPED, point.said))
+                if self._bounds.lost:
+                    yield _Turn(name, "gets no answer to", effect, _LOST, then, script.unanswered(at))
 
-    def _fails(self, state: _State, number: int) -> Iterator[tuple[_Move, _State]]:
-        """Yield a crash between two effects, and giving up while effects are still under way."""
-        name, script, at = self._actors[number].name, self._scripts[number], state.points[number]
-        if state.crashes:
-            yield _Move(name, "crashes"), self._go(state._replace(crashes=state.crashes - 1), number, Step(STOPPED))
-        under_way = tuple(effect for _, effect in script.points[at].ready if effect.writes)
-        if state.late and under_way:
-            left = state._replace(late=state.late - 1, adrift=tuple(sorted((*state.adrift, *under_way))))
-            yield _Move(name, "gives up waiting for", under_way[0]), self._go(left, number, script.unanswered(at))
-
-    def _go(self, state: _State, number: int, step: Step) -> _State:
-        points = (*state.points[:number], step.point, *state.points[number + 1 :])
-        return state._replace(points=points, log=self._enter(state.log, step.events))
+    def _fails(self, number: int, script: Script, at: int, bucket: int) -> Iterator[_Turn]:
+        """Yield a crash between two effects, and giving up while writes are still under way."""
+        name = self._actors[number].name
+        yield _Turn(name, "crashes", None, _CRASH, bucket, Step(STOPPED))
+        writes = tuple(effect for _, effect in script.points[at].ready if effect.writes)
+        if self._bounds.late and writes:
+            yield _Turn(name, "gives up on", writes[0], _LATE, bucket, script.unanswered(at), writes)
 
     def _enter(self, log: int, events: tuple[Event, ...]) -> int:
         if not events:
@@ -208,20 +217,20 @@ class _Exploration:
             self._entered[log, events] = number
         return self._entered[log, events]
 
-    def _breaks(self, before: _State, move: _Move, after: _State) -> bool:
+    def _breaks(self, before: _State, who: str, after: _State) -> bool:
         """Say whether a step breaks a law. Steps that look the same to every law are judged once."""
-        looks = before.bucket, after.bucket, after.log, move.actor, after.over
-        if looks not in self._verdicts:
+        looks = before.bucket, after.bucket, after.log, who, not any(after.points)
+        verdict = self._verdicts.get(looks)
+        if verdict is None:
             contents = self._buckets.contents
-            world = World(
-                contents[before.bucket], contents[after.bucket], move.actor, self._logs[after.log], after.over
-            )
-            self._verdicts[looks] = tuple((law.__name__, said) for law in self._laws if (said := law(world)))
-        for law, message in self._verdicts[looks]:
+            world = World(contents[before.bucket], contents[after.bucket], who, self._logs[after.log], over=looks[-1])
+            verdict = tuple((law.__name__, said) for law in self._laws if (said := law(world)))
+            self._verdicts[looks] = verdict
+        for law, message in verdict:
             known = self.violations.get(law)
             if known is None or len(self._path) < len(known.schedule):
                 self.violations[law] = Violation(law, message, tuple(map(str, self._path)))
-        return bool(self._verdicts[looks])
+        return bool(verdict)
 
 
 def _in_order(log: tuple[Event, ...]) -> tuple[Event, ...]:

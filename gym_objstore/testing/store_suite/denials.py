@@ -18,8 +18,10 @@ from gym_objstore.testing.store_suite.target import Laws
 STRANGER, FORGER = "stranger", "forger"
 """Users that may do nothing: one whom the service does not know, one who has a name but a wrong secret."""
 
-READER, WRITER, BLIND = "reader", "writer", "blind"
-"""Users that may do something: read and list; only write; read and write, but list nothing."""
+READER, WRITER, BLIND, HALF = "reader", "writer", "blind", "half"
+"""Users with some rights: read and list; write; read and write; read and list all, and write below ``HALF_PREFIX``."""
+
+HALF_PREFIX = "half/"
 
 Users = Callable[[str], Store]
 """Opens the root under test as the user of a name."""
@@ -68,6 +70,22 @@ class DenialLaws(StrangerLaws):
 
     def test_absence_is_not_told_to_who_may_not_read(self, users: Users, folder: str) -> None:
         check_absence_is_not_told(users, folder, WRITER)
+
+    @pytest.mark.parametrize("waits", [False, True], ids=["blocking", "async"])
+    def test_a_right_to_a_prefix_ends_with_it(self, store: Store, users: Users, folder: str, *, waits: bool) -> None:
+        """A removal that is refused in part names the object that was refused, and removes the others."""
+        allowed, refused = [f"{HALF_PREFIX}{folder}{name}" for name in ("a", "z")], f"{folder}b"
+        store.put(refused, b"x")
+        with acting(users, HALF, waits=waits) as colour:
+            for key in allowed:
+                colour.call("put", key, b"x")
+            with pytest.raises(Denied):
+                colour.call("put", f"{folder}c", b"x")
+            with pytest.raises(Denied) as caught:
+                colour.call("delete", [allowed[0], refused, allowed[1]])
+        assert caught.value.key == refused
+        assert [meta.key for meta in store.scan(folder)] == [refused]
+        assert list(store.scan(f"{HALF_PREFIX}{folder}")) == []
 
     def test_a_refused_removal_names_an_object_and_leaves_all(self, store: Store, users: Users, folder: str) -> None:
         keys = [folder + name for name in ("a", "b", "c")]

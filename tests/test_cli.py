@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every command, on a real folder, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from gym_objstore.cli.app import EXIT_CODES, app
+from gym_objstore.errors import ObjstoreError
+from gym_objstore.flow import run
+from gym_objstore.objects import announcement
+from gym_objstore.spill import Spill
+from gym_objstore.store.opening import open_store
+from gym_objstore.tokens import begin_call, mark, put_entry
+from tests.entries import make_chain, make_entry
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"file://{tmp_path}/store"
+
+
+@pytest.fixture
+def store(url):
+    found = open_store(url)
+    for entry in make_chain("good", 3):
+        run(put_entry("run-1", entry, [announcement("tokens", "run-1")]), found)
+    run(begin_call("run-1", "lost", "c1"), found)
+    return found
+
+
+def call(*arguments: str):
+    return CliRunner().invoke(app, [*arguments], catch_exceptions=False)
+
+
+def document(*arguments: str):
+    return json.loads(call(*arguments, "--json").stdout)
+
+
+def damage(store) -> None:
+    key = next(meta.key for meta in store.scan("tokens/run-1/good/entries/") if "/c1." in meta.key)
+    store.put(key, store.get(key)[:-1])
+
+
+def test_ls_lists_runs_and_rollouts(url, store):
+    assert document("ls", "--url", url) == [{"run_id": "run-1", "families": ["tokens"]}]
+    rows = document("ls", "--url", url, "--run-id", "run-1")
+    assert [(one["rollout_id"], one["state"], one["entries"]) for one in rows] == [
+        ("good", "complete", 3),
+        ("lost", "incomplete", 0),
+    ]
+    shown = call("ls", "--url", url, "--run-id", "run-1").stdout
+    assert "dangling_intent" in shown
+    assert "run-1" in call("ls", "--url", url).stdout
+
+
+def test_show_tells_calls_parents_tokens_and_problems(url, store):
+    found = document("show", "good", "--url", url, "--run-id", "run-1")
+    assert [(one["model_call_id"], one["parent_call_id"], one["prompt_tokens"]) for one in found["calls"]] == [
+        ("c0", "", 1),
+        ("c1", "c0", 4),
+        ("c2", "c1", 7),
+    ]
+    assert found["findings"] == []
+    assert "dangling_intent" in call("show", "lost", "--url", url, "--run-id", "run-1").stdout
+
+
+def test_check_exits_with_one_for_damage_and_zero_for_losses(url, store):
+    assert call("check", "--url", url, "--run-id", "run-1").exit_code == 0
+    assert [one["kind"] for one in document("check", "--url", url, "--run-id", "run-1")["findings"]] == [
+        "dangling_intent"
+    ]
+    damage(store)
+    damaged = call("check", "good", "--url", url, "--run-id", "run-1")
+    assert damaged.exit_code == 1
+    assert "corrupt" in damaged.stdout
+    assert document("check", "--url", url, "--run-id", "run-1")["damaged"] is True
+
+
+def test_a_rollout_whose_id_is_too_long_for_its_key_is_checked_too(url, store):
+    run(put_entry("run-1", make_entry("x" * 300)), store)
+    found = document("check", "--url", url, "--run-id", "run-1")
+    assert (found["rollouts"], found["damaged"]) == (3, False)
+
+
+def test_spill_lists_and_replays(url, tmp_path):
+    spill = Spill(tmp_path / "spill", open_store(url).url)
+    marker = mark("run-1", "r1", "c1", {"at": 1.0})
+    spill.keep(marker)
+    arguments = ("spill", "--url", url, "--spill-dir", str(tmp_path / "spill"))
+    assert [(one["key"], one["outcome"]) for one in document(*arguments)] == [(marker.key, "kept")]
+    assert [one["outcome"] for one in document(*arguments, "--replay")] == ["stored"]
+    assert document(*arguments) == []
+    assert "nothing is kept" in call(*arguments).stdout
+
+
+def test_doctor_finds_a_good_store_good(url):
+    found = document("doctor", "--url", url)
+    assert found["verdict"] == "ok"
+    assert {one["name"]: one["verdict"] for one in found["probes"]} == {
+        "list": "ok",
+        "write": "ok",
+        "read": "ok",
+        "clock": "ok",
+        "visibility": "ok",
+        "absence": "ok",
+        "delete": "ok",
+    }
+    assert {"name": "url", "value": url, "source": "argument"} in found["settings"]
+    assert "verdict: ok" in call("doctor", "--url", url).stdout
+    assert list(open_store(url).scan("")) == []
+
+
+@pytest.mark.parametrize("kind", ["seaweedfs", "minio"])
+def test_doctor_on_a_real_server(kind, request, prefix):
+    server = request.getfixturevalue(f"{kind}_server")
+    request.getfixturevalue("monkeypatch").setenv("AWS_ACCESS_KEY_ID", server.access_key)
+    request.getfixturevalue("monkeypatch").setenv("AWS_SECRET_ACCESS_KEY", server.secret_key)
+    found = document("doctor", "--url", f"s3://tests/{prefix}", "--endpoint", server.endpoint, "--region", "us-east-1")
+    assert found["verdict"] == "ok", found["probes"]
+    assert {one["name"] for one in found["probes"]} >= {"versioning", "object_lock"}
+    assert server.secret_key not in json.dumps(found)
+
+
+def test_doctor_names_the_cause_of_a_store_that_cannot_be_reached():
+    result = call("doctor", "--url", "s3://bucket/x", "--endpoint", "http://127.0.0.1:9", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert found["verdict"] == "failed"
+
+
+def test_an_error_is_one_line_and_an_exit_code(url):
+    result = call("show", "absent", "--url", url, "--run-id", "run-1")
+    assert result.exit_code == 3
+    assert "no such rollout, run_id=run-1, rollout_id=absent" in result.stderr
+    assert call("ls", "--url", "nonsense").exit_code == 2
+    missing = call("check", "--url", url)
+    assert missing.exit_code == 2
+    assert "a run id is missing" in missing.stderr
+
+
+def test_every_error_has_an_exit_code_of_its_own():
+    assert set(EXIT_CODES) == set(ObjstoreError.__subclasses__())
+    assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
+
+
+def test_ids_are_printed_never_interpreted(url, store):
+    run(put_entry("run-1", make_entry("[red]x\x1b[2J")), store)
+    shown = call("ls", "--url", url, "--run-id", "run-1").stdout
+    assert "[red]x" in shown
+    assert "\x1b[2J" not in shown
+
+
+def test_the_demo_keeps_every_promise():
+    found = document("demo")
+    assert found["broken"] == []
+    assert {one["rollout"]: one["reasons"] for one in found["verdicts"] if one["reasons"]} == {
+        "2-0": ["dangling_intent call-2-0-3"],
+        "4-0": ["conflict call-4-0-3"],
+        "6-0": ["corrupt call-6-0-3"],
+    }
+    assert found["late"] == {"put": "refused", "freeze": "refused"}
+    assert sum(one["retired"] for one in found["verdicts"]) == 6
+
+
+def test_the_demo_runs_on_a_server_it_starts():
+    result = call("demo", "--server", "seaweedfs")
+    assert result.exit_code == 0
+    assert "every promise was kept" in result.stdout

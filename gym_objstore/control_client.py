@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """``RolloutControlClient``: a trainer's side of the control routes, ours or nemo-gym's.
 
-Owns what is sent, what is believed of an answer, and which error each failure is. Every operation may be
-repeated, so a request without an answer is, within a budget. Needs httpx, the extra ``control``.
+Owns what is sent, how long it may take and how often it is repeated: every operation may be, so what got no
+answer is, within a budget. What an answer means is in ``control_answers``. Needs httpx, the extra ``control``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
-from gym_objstore import errors
+from gym_objstore.control_answers import Answer, manifest_in, refusal, removal_in
 from gym_objstore.control_wire import (
     BATCH_LIMIT,
     DELETE,
@@ -24,9 +24,10 @@ from gym_objstore.control_wire import (
     require_wire_id,
     require_wire_ids,
 )
-from gym_objstore.errors import Corrupt, Invalid, ObjstoreError, Unavailable, Unusable
+from gym_objstore.errors import Corrupt, Invalid, Unavailable, Unusable
 from gym_objstore.store.retrying import Patience
 from gym_objstore.store.scopes import LoopResource, PerLoop
+from gym_objstore.wire_ledger import RolloutRemoval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from gym_objstore.wire_ledger import RolloutManifest, RolloutRemoval
+    from gym_objstore.wire_ledger import RolloutManifest
 
 REQUESTS = 32
 """Requests in flight of one client on one event loop; others wait for their turn, which no timeout counts."""
@@ -43,48 +44,7 @@ ANSWER_LIMIT = 256 * 1024 * 1024
 """Bytes of an answer: a manifest of a quarter of a million calls."""
 
 _CONNECT_SECONDS = 10.0
-_SAID_LIMIT = 300
-
-
-class Answer(NamedTuple):
-    """What a server said; ``pause`` is how many seconds it asked to wait, 0 where it did not."""
-
-    status: int
-    body: bytes
-    pause: float
-
-
 _SILENCE = Answer(0, b"", 0.0)
-
-
-class _Meaning(NamedTuple):
-    error: type[ObjstoreError]
-    kind: str
-    text: str
-    hint: str = ""
-
-
-_MEANINGS = {
-    400: _Meaning(Invalid, "refused", "the control server refused the request"),
-    401: _Meaning(errors.Denied, "bad_token", "the control server refused the bearer token", "use the server's token"),
-    403: _Meaning(errors.Denied, "access_denied", "the control server refused access"),
-    409: _Meaning(errors.Conflict, "removal_refused", "the server removes nothing for now", "repeat it later"),
-    410: _Meaning(errors.Retired, "retired", "the rollout is retired"),
-    413: _Meaning(Invalid, "too_large", "the control server refused the size of the request"),
-    422: _Meaning(Invalid, "refused", "the control server refused the request"),
-    429: _Meaning(Unavailable, "throttled", "the control server asks for fewer requests"),
-}
-_ELSEWHERE = _Meaning(
-    Invalid,
-    "no_route",
-    "the server has no such control route",
-    "check the base url; nemo-gym 0.7.0 serves manifests only, install_rollout_control_routes adds the others",
-)
-_FAILED = _Meaning(Unavailable, "unavailable", "the control server failed")
-_VERDICTS = {
-    one.__name__.lower(): one
-    for one in (errors.Conflict, Corrupt, errors.Denied, Invalid, errors.NotFound, errors.Retired, Unusable)
-}
 
 
 class RolloutControlClient:
@@ -112,17 +72,14 @@ class RolloutControlClient:
         with unknown fields; ``Denied``; ``Unavailable`` when the budget is spent.
         """
         path = f"/rollouts/{require_wire_id(rollout_id)}/{MANIFEST}"
-        found = _manifest_of(await self._ask("GET", path), path)
-        if found.rollout_id != rollout_id:
-            text = f"the server sent another rollout's manifest, asked={rollout_id}, found={found.rollout_id[:80]!r}"
-            raise Corrupt(text, kind="misplaced", key=path)
-        return found
+        return manifest_in(await self._ask("GET", path), rollout_id, path)
 
     async def retire(self, rollout_ids: Iterable[str]) -> RolloutRemoval:
         """Fence ledgers and remove their rows; staged rows stay.
 
         Returns when: every id is fenced. Ids are sent in batches, each id once.
-        Repeating: changes nothing, and reports the rollouts absent; it finishes what an error interrupted.
+        Repeating: finishes what an error interrupted and changes nothing else. What was removed before is
+        then reported absent, also when it was this client that repeated a request whose answer was lost.
         Raises: ``TypeError`` for a bare string and ``Invalid`` for a bad id, before anything is sent;
         ``Conflict`` of the kind ``removal_refused`` while the server refuses; ``Denied``; ``Corrupt``;
         ``Unavailable`` when the budget is spent.
@@ -153,16 +110,12 @@ class RolloutControlClient:
         raise Unusable("a client holds a secret and is never pickled or copied", kind="secret")
 
     async def _remove(self, operation: str, rollout_ids: Iterable[str]) -> RolloutRemoval:
-        from gym_objstore.wire_ledger import RolloutRemoval
-
         ids, path = require_wire_ids(rollout_ids), f"/rollouts/{operation}"
         removed: list[str] = []
         absent: list[str] = []
         for start in range(0, len(ids), BATCH_LIMIT):
             batch = ids[start : start + BATCH_LIMIT]
-            found = _removal_of(await self._ask("POST", path, orjson.dumps({"rollout_ids": batch})), path)
-            if sorted((*found.removed, *found.absent)) != sorted(batch):
-                raise Corrupt("the server reports other rollouts than it was sent", kind="misplaced", key=path)
+            found = removal_in(await self._ask("POST", path, orjson.dumps({"rollout_ids": batch})), batch, path)
             removed += found.removed
             absent += found.absent
         return RolloutRemoval(removed=tuple(removed), absent=tuple(absent))
@@ -177,7 +130,7 @@ class RolloutControlClient:
                 answer = await self._send(method, path, body)
                 if answer.status == 200:  # noqa: PLR2004 - no other status carries what was asked for
                     return answer.body
-                raise _refusal(answer, path, self._bearer)
+                raise refusal(answer, path, self._bearer)
             except Unavailable as error:
                 pause = patience.pause(error)
             await asyncio.sleep(pause)
@@ -207,8 +160,8 @@ class RolloutControlClient:
 
         return await stack.enter_async_context(
             httpx.AsyncClient(
-                headers={"authorization": b"Bearer " + self._bearer, "content-type": b"application/json"},
-                timeout=httpx.Timeout(self._timeout, connect=min(_CONNECT_SECONDS, self._timeout)),
+                headers={b"authorization": b"Bearer " + self._bearer, b"content-type": b"application/json"},
+                timeout=httpx.Timeout(None, connect=min(_CONNECT_SECONDS, self._timeout)),
                 limits=httpx.Limits(max_connections=REQUESTS, max_keepalive_connections=REQUESTS),
             )
         )
@@ -221,60 +174,6 @@ async def _read(response: httpx.Response, path: str) -> bytes:
         if len(said) > ANSWER_LIMIT:
             raise Corrupt(f"the answer is too large, limit={ANSWER_LIMIT}", kind="too_large", key=path)
     return bytes(said)
-
-
-def _refusal(answer: Answer, path: str, secret: bytes) -> ObjstoreError:
-    """Return the error that an answer other than 200 is. What it says is shown without the token.
-
-    A 500 of ours names the error that it is; any other one may be a server that is not well, for now.
-    """
-    said = _object(answer.body)
-    meaning = _MEANINGS.get(answer.status, _FAILED if answer.status >= 500 else _ELSEWHERE)  # noqa: PLR2004
-    error = meaning.error
-    if answer.status == 500:  # noqa: PLR2004
-        error = _VERDICTS.get(str(said.get("error")), error)
-    detail = said.get("detail") or answer.body.decode(errors="replace")
-    shown = str(detail).replace(secret.decode(), "***")[:_SAID_LIMIT]
-    text = f"{meaning.text}, status={answer.status}, said={shown!r}"
-    kind = said.get("kind")
-    return error(text, kind=kind if isinstance(kind, str) else meaning.kind, key=path, hint=meaning.hint)
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _manifest_of(body: bytes, path: str) -> RolloutManifest:
-    from pydantic import ValidationError
-
-    from gym_objstore.reasons import FailureReason
-    from gym_objstore.wire_ledger import RolloutManifest
-
-    try:
-        return RolloutManifest.model_validate(orjson.loads(body))
-    except (ValidationError, orjson.JSONDecodeError) as error:
-        text = f"the server's answer is no manifest of schema version 2, error={_first_line(error)}"
-        raise Corrupt(text, kind=str(FailureReason.INVALID_MANIFEST_ROW), key=path) from error
-
-
-def _removal_of(body: bytes, path: str) -> RolloutRemoval:
-    from pydantic import ValidationError
-
-    from gym_objstore.wire_ledger import RolloutRemoval
-
-    try:
-        return RolloutRemoval.model_validate(orjson.loads(body))
-    except (ValidationError, orjson.JSONDecodeError) as error:
-        text = f"the server's answer does not say what was removed, error={_first_line(error)}"
-        raise Corrupt(text, kind="bad_removal", key=path) from error
-
-
-def _first_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:_SAID_LIMIT]
 
 
 def _require_url(base_url: str) -> str:
@@ -296,7 +195,7 @@ def _require_url(base_url: str) -> str:
 
 
 def _require_seconds(name: str, value: float, least: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
+    if type(value) not in {int, float} or not least <= value < float("inf"):
         raise Invalid(
             f"{name} must be a finite number of seconds, at least {least:g}, value={value!r}", kind="bad_option"
         )

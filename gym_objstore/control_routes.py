@@ -34,7 +34,7 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-Refuse: TypeAlias = Callable[[], "str | None | Awaitable[str | None]"]
+Refuse: TypeAlias = Callable[[], "str | Awaitable[str | None] | None"]
 
 BODY_LIMIT = 8 * 1024 * 1024
 """Bytes of a request body; a full batch of the longest ids needs half of it."""
@@ -96,7 +96,8 @@ def install_rollout_control_routes(app: Any, ledger: Ledger, *, token: str, refu
     They come before all other routes, so that neither a catch-all nor an older control route hides them.
     Raises ``Invalid`` for another kind of application.
     """
-    routes, router = control_app(ledger, token=token, refuse=refuse), getattr(app, "router", None)
+    routes = control_app(ledger, token=token, refuse=refuse)
+    router: Any = getattr(app, "router", None)
     if not isinstance(getattr(router, "routes", None), list) or not callable(getattr(router, "add_route", None)):
         raise Invalid(
             f"neither a FastAPI nor a Starlette application, type={type(app).__name__}",

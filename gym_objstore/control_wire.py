@@ -51,7 +51,7 @@ def require_wire_ids(rollout_ids: Iterable[str]) -> tuple[str, ...]:
 
 def require_token(token: str) -> bytes:
     """Return the bytes of a bearer token, or raise ``Invalid`` for one that no header carries unchanged."""
-    if not isinstance(token, str) or not token:
+    if not token or not isinstance(token, str):
         raise Invalid("the control routes need a non-empty bearer token", kind="bad_token")
     if not token.isprintable() or " " in token:
         raise Invalid(

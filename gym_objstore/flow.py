@@ -29,8 +29,8 @@ CONCURRENCY = 64
 INLINE_BYTES = 16_384
 """A computation over fewer bytes than this stays on the event loop: a thread costs more than it saves."""
 
-_CPU_THREADS = 4
-_IO_THREADS = 32
+_cpu_threads = Threads("cpu", 4)
+_io_threads = Threads("io", 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +284,7 @@ def _all(operations: tuple[Single, ...], store: Store) -> tuple[Any, ...]:
 
 async def _all_async(operations: tuple[Single, ...], store: Store, limit: int) -> tuple[Any, ...]:
     answers: list[Any] = [None] * len(operations)
+    failures: dict[int, Exception] = {}
     waiting = iter(enumerate(operations))
 
     async def work() -> None:
@@ -291,19 +292,9 @@ async def _all_async(operations: tuple[Single, ...], store: Store, limit: int) -
             try:
                 answers[index] = await perform_async(operation, store, limit)
             except Exception as error:  # noqa: BLE001 - raised below, after all have finished
-                answers[index] = _Failed(error)
+                failures[index] = error
 
     await asyncio.gather(*(work() for _ in range(min(limit, len(operations)))))
-    for answer in answers:
-        if isinstance(answer, _Failed):
-            raise answer.error
+    if failures:
+        raise failures[min(failures)]
     return tuple(answers)
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    error: Exception
-
-
-_cpu_threads = Threads("cpu", _CPU_THREADS)
-_io_threads = Threads("io", _IO_THREADS)

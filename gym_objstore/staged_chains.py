@@ -37,24 +37,23 @@ def join_prefix(chain: Sequence[Columns], chain_hash: str | None = None) -> tupl
     by ``chain_hash``, unless that is None.
     """
     before: Columns | None = None
-    length = 0
+    tokens: list[int] = []
     for one in chain:
-        if not _continues(one, before, length):
+        delta = one.token_ids.tolist()
+        if not (_placed(one, before, len(tokens)) and _hash(before, delta) == one.chain_hash):
             reason = f"a staged row does not continue the one before it, model_call_id={one.model_call_id}"
             raise Corrupt(reason, kind="broken_chain")
-        before, length = one, length + len(one.token_ids)
+        tokens += delta
+        before = one
     if chain_hash is not None and (before is None or before.chain_hash != chain_hash):
         raise Corrupt(f"the staged rows are not the parent's chain, chain_hash={chain_hash}", kind="broken_chain")
-    return tuple(token_id for one in chain for token_id in one.token_ids)
+    return tuple(tokens)
 
 
-def _continues(one: Columns, before: Columns | None, length: int) -> bool:
-    place = (
-        (one.rollout_id, None, None) if before is None else (before.rollout_id, before.model_call_id, before.chain_hash)
-    )
-    rollout_id, parent_call_id, parent_hash = place
-    return (one.rollout_id, one.parent_call_id, one.prev_len) == (
-        rollout_id,
-        parent_call_id,
-        length,
-    ) and compute_chain_hash(parent_hash, one.token_ids.tolist()) == one.chain_hash
+def _placed(one: Columns, before: Columns | None, length: int) -> bool:
+    rollout_id, parent = (one.rollout_id, None) if before is None else (before.rollout_id, before.model_call_id)
+    return (one.rollout_id, one.parent_call_id, one.prev_len) == (rollout_id, parent, length)
+
+
+def _hash(before: Columns | None, delta: Sequence[int]) -> str:
+    return compute_chain_hash(before and before.chain_hash, delta)

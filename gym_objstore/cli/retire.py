@@ -1,0 +1,154 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""``retire`` and ``delete``: the end of rollouts, in batches that may be interrupted and repeated."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
+
+import typer
+
+from gym_objstore import ledger, retirement, tokens
+from gym_objstore.checking import runs
+from gym_objstore.cli.options import Backend, Endpoint, Json, Profile, Region, Run, Url, open_store, require_run
+from gym_objstore.cli.printing import print_json, say, tracked
+from gym_objstore.errors import Invalid, NotFound
+from gym_objstore.flow import Flow, run
+from gym_objstore.ids import require_ids
+from gym_objstore.retirement import Removal
+
+if TYPE_CHECKING:
+    from gym_objstore.store import Store
+
+BATCH = 256
+"""Rollouts between two steps of the progress bar; an interruption costs at most one batch of work."""
+
+
+class Family(StrEnum):
+    """Which records of a rollout a command ends."""
+
+    TOKENS = "tokens"
+    LEDGER = "ledger"
+    BOTH = "both"
+
+
+_FAMILIES = {Family.TOKENS: (tokens.FAMILY,), Family.LEDGER: (ledger.FAMILY,)}
+_FAMILIES[Family.BOTH] = (*_FAMILIES[Family.TOKENS], *_FAMILIES[Family.LEDGER])
+
+End: TypeAlias = Callable[[str, str, Sequence[str]], Flow[Removal]]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ROLLOUT_ID...", help="The rollouts.", show_default=False)]
+FromFile = Annotated[
+    str | None, typer.Option("--from-file", help="A file with one rollout id in each line; - for standard input.")
+]
+Which = Annotated[Family, typer.Option("--family", help="Which records; staged rows and captures stay.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+class Ending(NamedTuple):
+    """One command: what it does to which rollouts of which run."""
+
+    verb: str
+    end: End
+    run_id: str
+    families: tuple[str, ...]
+    rollout_ids: tuple[str, ...]
+
+    def batches(self) -> list[tuple[str, ...]]:
+        """Return the rollouts in the portions that are ended together."""
+        return [self.rollout_ids[start : start + BATCH] for start in range(0, len(self.rollout_ids), BATCH)]
+
+
+def retire(
+    rollout_ids: Ids = None,
+    from_file: FromFile = None,
+    family: Which = Family.BOTH,
+    yes: Yes = False,  # noqa: FBT002
+    url: Url = None,
+    run_id: Run = None,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    profile: Profile = None,
+    backend: Backend = None,
+    json: Json = False,  # noqa: FBT002
+) -> None:
+    """Fence rollouts and remove what they hold: later writes fail. Repeat it to finish an interrupted one."""
+    store = open_store(url, endpoint, region, profile, backend)
+    found = _ids(rollout_ids, from_file, asking=not yes)
+    ending = Ending("retire", retirement.retire, require_run(run_id), _FAMILIES[family], found)
+    _end(ending, store, yes=yes, json=json)
+
+
+def delete(
+    rollout_ids: Ids = None,
+    from_file: FromFile = None,
+    family: Which = Family.BOTH,
+    yes: Yes = False,  # noqa: FBT002
+    url: Url = None,
+    run_id: Run = None,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    profile: Profile = None,
+    backend: Backend = None,
+    json: Json = False,  # noqa: FBT002
+) -> None:
+    """Remove rollouts and their fences, so that their ids can be used again. Only once nothing writes to them."""
+    store = open_store(url, endpoint, region, profile, backend)
+    found = _ids(rollout_ids, from_file, asking=not yes)
+    ending = Ending("delete", retirement.delete_rollouts, require_run(run_id), _FAMILIES[family], found)
+    _end(ending, store, yes=yes, json=json)
+
+
+def _ids(rollout_ids: Sequence[str] | None, from_file: str | None, *, asking: bool) -> tuple[str, ...]:
+    """Return the distinct rollout ids that a command names, all of them checked."""
+    if from_file == "-" and asking:
+        raise Invalid("standard input holds the ids and cannot answer a question", kind="bad_option", hint="pass --yes")
+    found = require_ids([*(rollout_ids or ()), *_lines(from_file)], "a rollout id")
+    if not found:
+        raise Invalid("no rollout was named", kind="bad_option", hint="pass rollout ids or --from-file")
+    return found
+
+
+def _lines(from_file: str | None) -> list[str]:
+    if from_file is None:
+        return []
+    try:
+        text = sys.stdin.read() if from_file == "-" else Path(from_file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"the file of rollout ids cannot be read, file={from_file}, error={error}") from error
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _end(ending: Ending, store: Store, *, yes: bool, json: bool) -> None:
+    if ending.run_id not in run(runs(), store):
+        hint = "check the url and the run id; list the runs: gym-objstore ls"
+        raise NotFound(f"no such run in this store, run_id={ending.run_id}", kind="no_run", hint=hint)
+    count, families = len(ending.rollout_ids), " and ".join(ending.families)
+    if not yes:
+        question = f"{ending.verb} {families} of {count} rollouts of run {ending.run_id} in {store.url}?"
+        typer.confirm(question, abort=True, err=True)
+    removed = _play(ending, store)
+    absent = [one for one in ending.rollout_ids if one not in removed]
+    if json:
+        print_json({"run_id": ending.run_id, "removed": list(removed), "absent": absent})
+    else:
+        say(f"{ending.verb} of {count} rollouts: {len(removed)} had objects, {len(absent)} had none")
+
+
+def _play(ending: Ending, store: Store) -> dict[str, None]:
+    """End all batches and return the rollouts that had objects in any family, in the order given."""
+    removed: dict[str, None] = {}
+    done = 0
+    try:
+        for batch in tracked(ending.batches(), f"{ending.verb} rollouts"):
+            ended = [run(ending.end(family, ending.run_id, batch), store) for family in ending.families]
+            present = {one for removal in ended for one in removal.removed}
+            removed |= dict.fromkeys(one for one in batch if one in present)
+            done += len(batch)
+    finally:
+        if done < len(ending.rollout_ids):
+            typer.echo(f"interrupted, done={done} of {len(ending.rollout_ids)}; repeat the command to finish", err=True)
+    return removed

@@ -36,16 +36,19 @@ Form = tuple["Callable[[Record, bytes], bytes]", "Callable[[bytes], Record]"]
 SIZES = (2_048, 8_192, 32_768, 131_072)
 """Tokens of an entry: seven eighths prompt, one eighth generated."""
 
-BURST = 64
-"""Entries that are encoded in one thread without rest while the event loop ticks."""
+BURST = 1_048_576
+"""Tokens of the entries that one thread encodes without rest while the event loop ticks."""
 
 PAUSE = 50e-6
 """Seconds the thread sleeps after each entry; without a pause the loop waits for the interpreter's 5 ms switch."""
 
 
 class Codec(NamedTuple):
-    """A stored form: ``locked`` is the part of ``encode`` that holds the interpreter lock, ``decode`` gives what
-    validation takes, ``verify`` the digest of the canonical JSON too."""
+    """A stored form.
+
+    ``locked`` is the part of ``encode`` that holds the interpreter lock, ``decode`` gives what validation takes, and
+    ``verify`` the digest of the canonical JSON too.
+    """
 
     name: str
     encode: Callable[[Record, bytes], bytes]
@@ -66,7 +69,7 @@ class Row:
     locked_ms: float
     """CPU time of the part that holds the interpreter lock; zlib, zstd and SHA-256 let go of it."""
     stall_ms: float
-    """The event loop's longest pause while a thread writes, hashes and encodes ``BURST`` entries."""
+    """The event loop's longest pause while a thread writes, hashes and encodes ``BURST`` tokens of entries."""
     decode_ms: float
     verify_ms: float
     encode_peak_bytes: int
@@ -133,7 +136,6 @@ CODECS = (
     columns("narrow columns, zstd 1", NARROW, zstd(1)),
     columns("byte planes", PLANES, PLAIN),
     columns("byte planes, zstd 1", PLANES, zstd(1)),
-    columns("byte planes, zstd 3", PLANES, zstd(3)),
 )
 
 
@@ -162,7 +164,7 @@ def measure(form: Codec, record: Record) -> Row:
         encode_ms=least_ms(encode),
         encode_cpu_ms=least_ms(encode, time.thread_time),
         locked_ms=least_ms(lambda: form.locked(record, canonical), time.thread_time),
-        stall_ms=min(asyncio.run(stall_ms(whole)) for _ in range(7)),
+        stall_ms=min(asyncio.run(stall_ms(whole, BURST // tokens)) for _ in range(5)),
         decode_ms=least_ms(lambda: form.decode(body)),
         verify_ms=least_ms(lambda: form.verify(body)),
         encode_peak_bytes=peak_bytes(encode),
@@ -171,21 +173,21 @@ def measure(form: Codec, record: Record) -> Row:
 
 
 def least_ms(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the fastest of 51 calls in milliseconds: what else the machine does can only add."""
+    """Return the fastest of 31 calls in milliseconds: what else the machine does can only add."""
     times = []
-    for _ in range(51):
+    for _ in range(31):
         start = clock()
         call()
         times.append(clock() - start)
     return min(times) * 1e3
 
 
-async def stall_ms(call: Callable[[], object]) -> float:
-    """Return the longest time between two ticks of the loop while a thread makes ``BURST`` calls."""
+async def stall_ms(call: Callable[[], object], repeats: int) -> float:
+    """Return the longest time between two ticks of the loop while one thread makes the calls."""
     loop = asyncio.get_running_loop()
     worst = 0.0
     with ThreadPoolExecutor(1) as pool:
-        done = asyncio.gather(*(loop.run_in_executor(pool, call) for _ in range(BURST)))
+        done = asyncio.gather(*(loop.run_in_executor(pool, call) for _ in range(repeats)))
         last = time.perf_counter()
         while not done.done():
             await asyncio.sleep(0)

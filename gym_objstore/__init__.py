@@ -23,6 +23,8 @@ from gym_objstore.errors import (
 )
 
 if TYPE_CHECKING:
+    from gym_objstore.control_client import RolloutControlClient
+    from gym_objstore.control_routes import control_app, install_rollout_control_routes
     from gym_objstore.installed import (
         install_lineage_store,
         install_token_sink,
@@ -46,6 +48,7 @@ _LAZY = {
     "LineageResolver": "sinks",
     "LineageStore": "sinks",
     "Problem": "tokens",
+    "RolloutControlClient": "control_client",
     "RolloutTokenCapture": "rollout_capture",
     "Snapshot": "tokens",
     "StagingSink": "staging_sinks",
@@ -53,8 +56,10 @@ _LAZY = {
     "TokenEntry": "records",
     "TokenSink": "sinks",
     "TokenSource": "sinks",
+    "control_app": "control_routes",
     "install_capture": "rollout_capture",
     "install_lineage_store": "installed",
+    "install_rollout_control_routes": "control_routes",
     "install_token_sink": "installed",
     "install_token_source": "installed",
     "installed_lineage_store": "installed",
@@ -77,6 +82,7 @@ __all__ = [
     "ObjstoreError",
     "Problem",
     "Retired",
+    "RolloutControlClient",
     "RolloutTokenCapture",
     "Snapshot",
     "StagingSink",
@@ -86,8 +92,10 @@ __all__ = [
     "TokenSource",
     "Unavailable",
     "Unusable",
+    "control_app",
     "install_capture",
     "install_lineage_store",
+    "install_rollout_control_routes",
     "install_token_sink",
     "install_token_source",
     "installed_lineage_store",

@@ -66,7 +66,7 @@ def unpack(body: bytes, header_bytes: int, digest: str) -> dict[str, Any]:
     that made an attachment is not installed.
     """
     if _sha256(body[:header_bytes]) != digest:
-        raise Corrupt("the header of the attachments is damaged", kind="corrupt")
+        raise Corrupt("the header of the attachments is damaged")
     try:
         header = orjson.loads(body[_SIZE.size : header_bytes])
         origins = orjson.loads(header["__metadata__"][METADATA])
@@ -129,7 +129,7 @@ def _value(origin: dict[str, Any], described: dict[str, Any] | None, view: memor
     start, end = described["data_offsets"]
     data = view[start:end]
     if len(data) != end - start or _sha256(data) != origin["sha256"]:
-        raise Corrupt(f"the bytes of the attachment {path!r} are damaged", kind="corrupt")
+        raise Corrupt(f"the bytes of the attachment {path!r} are damaged")
     shape = tuple(origin["shape"])
     return value_of(Tensor(described["dtype"], shape, data, origin["kind"], origin["dtype"], shape, 0))
 

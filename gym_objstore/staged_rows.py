@@ -120,7 +120,7 @@ def unpack_extras(key: StagingKey, body: bytes, committed: str) -> dict[str, Any
     head, _ = _unpack_record(key, body[: key.name.record_bytes], only=0)
     stored = body[key.name.record_bytes :]
     if len(stored) != key.name.extras_bytes or (sha256_hex(stored) if stored else None) != head.get("extras"):
-        raise Corrupt("the extras of the row are damaged", kind="corrupt")
+        raise Corrupt("the extras of the row are damaged")
     extras = codec.decode(stored, codec.FORMAT) if stored else None
     if compute_extras_digest(extras) != committed:
         raise Corrupt("the extras of the row are not those that were committed", kind="extras_digest_mismatch")
@@ -131,15 +131,19 @@ def unpack_tail(key: StagingKey, body: bytes) -> Tail | None:
     """Return where a row's attachments are, given its record; None if it has none. Raises ``Corrupt``."""
     head, _ = _unpack_record(key, body, only=0)
     found = head.get("attachments")
-    return found and Tail(
-        key.name.record_bytes + key.name.extras_bytes, found["bytes"], found["header_bytes"], found["sha256"]
-    )
+    if found is None:
+        return None
+    try:
+        start = key.name.record_bytes + key.name.extras_bytes
+        return Tail(start, int(found["bytes"]), int(found["header_bytes"]), found["sha256"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable() from error
 
 
 def unpack_attachments(tail: Tail, body: bytes) -> dict[str, Any]:
     """Return a row's attachments over the bytes of its tail; see ``staged_attachments.unpack``."""
     if len(body) != tail.size:
-        raise Corrupt("the attachments of the row are cut short", kind="corrupt")
+        raise Corrupt("the attachments of the row are cut short")
     return staged_attachments.unpack(body, tail.header_bytes, tail.digest)
 
 
@@ -190,7 +194,7 @@ def _unpack_record(key: StagingKey, body: bytes, only: int | None = None) -> tup
             hint="upgrade gym_objstore",
         )
     if len(body) != name.record_bytes or hashlib.sha256(body).hexdigest() != name.digest:
-        raise Corrupt("the record of the row is damaged", kind="corrupt")
+        raise Corrupt("the record of the row is damaged")
     plain = codec.unpack(body, codec.FORMAT)
     try:
         end = _HEAD_SIZE.size + _HEAD_SIZE.unpack_from(plain)[0]
@@ -198,15 +202,17 @@ def _unpack_record(key: StagingKey, body: bytes, only: int | None = None) -> tup
         call = head["call"]
         if (segment(call["rollout_id"]), segment(call["model_call_id"])) != (key.rollout, name.call):
             raise Corrupt("the row is under another call's name", kind="misplaced")
-        codes = head["columns"][:only]
-        return head, _read_columns(codes, call["delta_len"], plain[end:])
+        codes = list(zip(head["columns"], _CODES, strict=True))[:only]
+        if not all(code in known for code, known in codes):
+            raise _unreadable()
+        return head, _read_columns([code for code, _ in codes], call["delta_len"], plain[end:])
     except (struct.error, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, Corrupt):
             raise
         raise _unreadable() from error
 
 
-def _read_columns(codes: str, count: int, packed: bytes) -> list[array[Any]]:
+def _read_columns(codes: Sequence[str], count: int, packed: bytes) -> list[array[Any]]:
     columns = []
     for code in codes:
         column = array(code)

@@ -88,6 +88,8 @@ def value_of(tensor: Tensor) -> Any:
     made = _array if tensor.kind == "numpy" else _torch
     try:
         return made(tensor, _imported(tensor.kind))
+    except Unusable:
+        raise
     except (AttributeError, TypeError, ValueError, RuntimeError) as error:
         reason = f"an attachment's bytes do not fit its type, dtype={tensor.dtype}, shape={tensor.origin_shape}"
         raise Corrupt(reason, kind="bad_attachment") from error
@@ -107,7 +109,7 @@ def _of_array(array: Any, where: str, numpy: ModuleType) -> Tensor:
     exotic = dtype.kind in _EXOTIC_KINDS and dtype.itemsize > 0 and dtype.str[1:] != f"c{_LONG_COMPLEX_BYTES}"
     if code is None and not exotic:
         raise _unstorable(array, where, f"arrays of this type have no exact bytes, dtype={dtype}")
-    origin = dtype.name if dtype.kind == "V" else dtype.str
+    origin = dtype.str if dtype.type.__module__ == "numpy" else dtype.name
     ordered = array.astype(dtype.newbyteorder("<")) if origin[0] == ">" else array
     data = numpy.ascontiguousarray(ordered).reshape(-1).view(numpy.uint8).data
     return _tensor(code, "numpy", origin, tuple(array.shape), data)
@@ -136,8 +138,11 @@ def _array(tensor: Tensor, numpy: ModuleType) -> Any:
     dtype = numpy.dtype(named)
     if dtype.hasobject:
         raise ValueError(dtype)
-    stored = numpy.ndarray(tensor.origin_shape, dtype.newbyteorder("<"), tensor.data)
-    return stored.astype(dtype) if tensor.dtype.startswith(">") else stored
+    if prod(tensor.origin_shape) * dtype.itemsize != len(tensor.data):
+        raise ValueError(tensor.origin_shape)
+    if tensor.dtype.startswith(">"):
+        return numpy.ndarray(tensor.origin_shape, dtype.newbyteorder(), tensor.data).astype(dtype)
+    return numpy.ndarray(tensor.origin_shape, dtype, tensor.data)
 
 
 def _torch(tensor: Tensor, torch: ModuleType) -> Any:

@@ -140,7 +140,7 @@ def _parsed(staging_keys: Sequence[str]) -> list[StagingKey]:
     for text in staging_keys:
         if text in seen:
             raise Invalid("a staging key is asked for twice", kind="duplicate_key", key=text)
-        key = parse_staging_key(text)
+        key = parse_staging_key(str(text))
         if key is None:
             raise Corrupt("not a staging key of this package", kind="foreign_key", key=str(text))
         seen[text] = key

@@ -47,7 +47,7 @@ FLOORS = (
         "faces",
         "where flows meet a store, a clock and a user",
         """settings cache writer spill connection sinks ledgers staging_sinks installed rollout_capture
-        client client_* http http_*
+        client client_* control_* http http_*
         middleware middleware_* proxy proxy.* proxy_* diagnosis demo demo.* cli cli.* __main__ __init__""",
     ),
     Floor("testing", "kits for tests may use everything and are used by nothing", "testing testing.*"),

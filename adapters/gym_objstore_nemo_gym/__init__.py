@@ -4,8 +4,18 @@
 
 from __future__ import annotations
 
+from gym_objstore_nemo_gym.control import RolloutControlClient, install_rollout_control_routes
 from gym_objstore_nemo_gym.ledger import CaptureLedger
 from gym_objstore_nemo_gym.staging import StagingSink, StagingSource
 from gym_objstore_nemo_gym.tokens import LineageStore, TokenSink, TokenSource
 
-__all__ = ["CaptureLedger", "LineageStore", "StagingSink", "StagingSource", "TokenSink", "TokenSource"]
+__all__ = [
+    "CaptureLedger",
+    "LineageStore",
+    "RolloutControlClient",
+    "StagingSink",
+    "StagingSource",
+    "TokenSink",
+    "TokenSource",
+    "install_rollout_control_routes",
+]

@@ -36,8 +36,11 @@ class Family(StrEnum):
     BOTH = "both"
 
 
-_FAMILIES = {Family.TOKENS: (tokens.FAMILY,), Family.LEDGER: (ledger.FAMILY,)}
-_FAMILIES[Family.BOTH] = (*_FAMILIES[Family.TOKENS], *_FAMILIES[Family.LEDGER])
+_FAMILIES: dict[Family, tuple[str, ...]] = {
+    Family.TOKENS: (tokens.FAMILY,),
+    Family.LEDGER: (ledger.FAMILY,),
+    Family.BOTH: (tokens.FAMILY, ledger.FAMILY),
+}
 
 End: TypeAlias = Callable[[str, str, Sequence[str]], Flow[Removal]]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ROLLOUT_ID...", help="The rollouts.", show_default=False)]
@@ -119,7 +122,7 @@ def _lines(from_file: str | None) -> list[str]:
         text = sys.stdin.read() if from_file == "-" else Path(from_file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Invalid(f"the file of rollout ids cannot be read, file={from_file}, error={error}") from error
-    return [line for line in text.splitlines() if line.strip()]
+    return [line for line in text.split("\n") if line.strip()]
 
 
 def _end(ending: Ending, store: Store, *, yes: bool, json: bool) -> None:

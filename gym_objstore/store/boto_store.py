@@ -44,6 +44,8 @@ _OPERATIONS = {
 class BotoStore(CloudStore):
     """A bucket behind boto: one blocking client of each process and one async client of each loop."""
 
+    PUTS_CUT_OFF = -1  # SeaweedFS keeps an empty object of a request that aiohttp cuts off
+
     def __init__(self, options: StoreOptions) -> None:
         super().__init__(options)
         _, self._bucket, self._root = options.location

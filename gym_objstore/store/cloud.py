@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from gym_objstore.store.options import StoreOptions
 
 
-_HARDLY_EXISTS = "!none"
+ANY_KEY = "!none"
+"""The name of an object that is asked for where a prefix is all there is; it hardly exists."""
+
 _SPOILED = ("notfound", NOT_SUPPORTED, "bad_answer")
 """Kinds of error after which a batch is removed one by one."""
 
@@ -73,11 +75,11 @@ class CloudStore(PairedStore):
             self._bucket_seen = True
             return None
 
-    def _believed(self, prefix: str) -> Conversation[None]:
-        """Return once the bucket was seen, asking for an object that hardly exists if it was not."""
+    def _believed(self, key: str) -> Conversation[None]:
+        """Return once the bucket was seen, asking for an object if it was not."""
         if not self._bucket_seen:
             with suppress(Denied):  # who may only list or remove is refused by an object store too
-                yield from self._head(f"{prefix}{_HARDLY_EXISTS}")
+                yield from self._head(key)
             self._bucket_seen = True
 
     def _get_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
@@ -106,7 +108,7 @@ class CloudStore(PairedStore):
                 if error.kind not in _SPOILED:
                     raise
                 self._takes_bulk = error.kind != NOT_SUPPORTED
-        yield from self._believed("")
+        yield from self._believed(batch[0])
         return (yield from self._delete_each(batch))
 
     def _delete_each(self, batch: Sequence[str]) -> Conversation[None]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from gym_objstore.errors import Invalid
+from gym_objstore.store.answers import Call, no_answer
 from gym_objstore.store.options import Setting
 from gym_objstore.store.scopes import PerProcess
 
@@ -127,15 +128,20 @@ def place(options: StoreOptions, chain: Any = None) -> Place:
 
 
 def provider(options: StoreOptions, chain: Any) -> Callable[[], Any] | None:
-    """Return what obstore calls for credentials, None where it reads the environment by itself."""
+    """Return what obstore calls for credentials, None where it reads the environment by itself.
+
+    Raises ``Invalid`` where there are none: obstore would look for a cloud's own, and fail less clearly.
+    """
     if options.access_key_id is not None:
         return Explicit(options)
     if chain is None:
         return None
     from obstore.auth.boto3 import Boto3CredentialProvider
 
-    if chain.get_credentials() is None:
+    if os.environ.get("AWS_SKIP_SIGNATURE"):
         return None
+    if chain.get_credentials() is None:
+        raise no_answer("no_credentials", Call("open", "", f"store={options.url}"), "the chain ended")
     return Boto3CredentialProvider(chain, ttl=_LIFETIME)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gym_objstore.errors import Invalid, NotFound, ObjstoreError, Unusable
 from gym_objstore.store import Meta, boto_client, credentials, joined
 from gym_objstore.store.answers import NOT_SUPPORTED, Answer, no_answer, refusal
-from gym_objstore.store.cloud import CloudStore
+from gym_objstore.store.cloud import ANY_KEY, CloudStore
 from gym_objstore.store.paired import Page, Step
 from gym_objstore.store.scopes import LoopResource, PerProcess
 
@@ -50,6 +50,8 @@ _OPERATIONS = {
 class FsspecStore(CloudStore):
     """A place behind fsspec: one file system object of each process and, where it is async, one of each loop."""
 
+    PUTS_CUT_OFF = -1  # SeaweedFS keeps an empty object of a request that aiohttp cuts off
+
     def __init__(self, options: StoreOptions) -> None:
         super().__init__(options)
         _, bucket, prefix = options.location
@@ -70,7 +72,7 @@ class FsspecStore(CloudStore):
             self._require(answer.get("ETag"), self._call("put", key))
 
     def _get(self, key: str) -> Conversation[bytes]:
-        yield from self._believed("")
+        yield from self._believed(key)
         return bytes((yield Step("cat_file", key, (self._root + key,))))
 
     def _ask_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
@@ -95,11 +97,12 @@ class FsspecStore(CloudStore):
             found = yield Step("find", prefix, (root,), {"detail": True})
         except NotFound:
             found = {}
-        if not found:
-            yield from self._believed(prefix)
         names = ((name.lstrip("/"), one) for name, one in found.items())
         cut, start = len(self._root.lstrip("/")), root.lstrip("/")
-        return Page([_meta(name[cut:], one) for name, one in names if name.startswith(start)], None)
+        items = [_meta(name[cut:], one) for name, one in names if name.startswith(start)]
+        if not items:
+            yield from self._believed(f"{prefix}{ANY_KEY}")
+        return Page(items, None)
 
     def _folders_page(self, prefix: str, cursor: Any) -> Conversation[Page]:
         del cursor
@@ -108,7 +111,7 @@ class FsspecStore(CloudStore):
         except NotFound:
             found = []
         if not found:
-            yield from self._believed(prefix)
+            yield from self._believed(f"{prefix}{ANY_KEY}")
         names = [one["name"].rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory"]
         return Page(names, None)
 
@@ -149,7 +152,7 @@ class FsspecStore(CloudStore):
         from fsspec.asyn import sync
 
         super().close()
-        system = self._systems.forget()
+        system: Any = self._systems.forget()
         if (creator := getattr(system, "_s3creator", None)) is not None:
             # s3fs would close it when it is garbage, and on whatever loop is then running.
             sync(system.loop, creator.__aexit__, None, None, None)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gym_objstore.errors import Invalid, ObjstoreError, Unusable
 from gym_objstore.store import Meta
 from gym_objstore.store.boto_store import BotoStore
-from gym_objstore.store.cloud import CloudStore
+from gym_objstore.store.cloud import ANY_KEY, CloudStore
 from gym_objstore.store.obstore_client import FOREIGN_KEY, connect, translated
 from gym_objstore.store.paired import Page, Step
 from gym_objstore.store.parts import PART_BYTES, SINGLE_PUT_BYTES, flat, size_of
@@ -95,7 +95,7 @@ class ObstoreStore(CloudStore):
         except Invalid as error:
             return Page((), self._foreign(error))
         if found is None:
-            yield from self._believed(prefix)
+            yield from self._believed(f"{prefix}{ANY_KEY}")
             return Page((), None)
         self._bucket_seen = True
         items = [_meta(one) for one in found]
@@ -113,7 +113,7 @@ class ObstoreStore(CloudStore):
         except Invalid as error:
             return Page((), self._foreign(error))
         if not found["common_prefixes"]:
-            yield from self._believed(prefix)
+            yield from self._believed(f"{prefix}{ANY_KEY}")
         return Page([one[len(prefix) :] for one in found["common_prefixes"]], None)
 
     def _foreign(self, error: Invalid) -> _Foreign:

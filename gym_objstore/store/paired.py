@@ -53,6 +53,9 @@ class Page(NamedTuple):
 class PairedStore(ABC):
     """A store whose conversations are written once. Making one does no I/O and imports no client."""
 
+    PUTS_CUT_OFF = SINGLE_PUT_BYTES
+    """A put of at most so many bytes may be cut off when its caller is cancelled; a larger one is finished."""
+
     def __init__(self, options: StoreOptions) -> None:
         self._options = options
         self.url = options.location.url
@@ -143,7 +146,7 @@ class PairedStore(ABC):
 
     async def put_async(self, key: str, body: Body) -> None:  # noqa: D102
         playing = self._play_async(self._put(check_key(key), body))
-        await (playing if size_of(body) <= SINGLE_PUT_BYTES else _to_the_end(playing))
+        await (playing if size_of(body) <= self.PUTS_CUT_OFF else _to_the_end(playing))
 
     def get(self, key: str) -> bytes:  # noqa: D102
         return self._play(self._get(check_key(key)))
@@ -218,7 +221,7 @@ class PairedStore(ABC):
 
 
 def _to_the_end(upload: Coroutine[Any, Any, None]) -> Awaitable[None]:
-    """Let an upload in parts go on when its caller is cancelled: only its end leaves no parts behind."""
+    """Let an upload go on when its caller is cancelled: only its end leaves nothing behind."""
     going_on = asyncio.ensure_future(upload)
     going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
     return asyncio.shield(going_on)

@@ -89,7 +89,8 @@ def _narrow(_name: str, values: Any) -> tuple[str, bytes] | None:
         single = array("f", values)
         return ("f", single.tobytes()) if single.tolist() == values else ("d", array("d", values).tobytes())
     if types == {int} and min(values) >= 0:
-        code = next(code for code in "BHIQ" if max(values) < 1 << 8 * array(code).itemsize)
+        width = max(values).bit_length()
+        code = next(code for code in "BHIQ" if width <= 8 * array(code).itemsize)
         return code, array(code, values).tobytes()
     return None
 

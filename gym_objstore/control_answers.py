@@ -74,8 +74,9 @@ def refusal(answer: Answer, path: str, secret: bytes) -> ObjstoreError:
     detail = said.get("detail") or answer.body.decode(errors="replace")
     shown = str(detail).replace(secret.decode(), "***")[:_SAID_LIMIT]
     text = f"{meaning.text}, status={answer.status}, said={shown!r}"
-    kind = said.get("kind")
-    return error(text, kind=kind if isinstance(kind, str) else meaning.kind, key=path, hint=meaning.hint)
+    ours = said.get("error") == error.__name__.lower()
+    kind = str(said.get("kind")) if ours else meaning.kind
+    return error(text, kind=kind, key=path, hint=meaning.hint)
 
 
 def manifest_in(body: bytes, rollout_id: str, path: str) -> RolloutManifest:

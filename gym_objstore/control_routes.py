@@ -129,7 +129,7 @@ class _ControlApp:
             self._admit(scope)
             if asked.operation == MANIFEST:
                 return Answer(200, await self._ledger.manifest(require_wire_id(asked.rollout_id)))
-            return await self._remove(asked.operation, _ids_of(await _body(scope, receive)))
+            return await self._remove(asked.operation, _ids_of(await _body(receive)))
         except ObjstoreError as error:
             answer = _refused(error)
             if answer.status >= _FAILED:
@@ -170,18 +170,17 @@ def _asked(scope: Scope) -> Asked | None:
     return found and Asked(found[1] or MANIFEST, found[2] or "")
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes:
+async def _body(receive: Receive) -> bytes:
     """Return the whole body, or raise ``Invalid`` as soon as it is too large."""
-    length = dict(scope["headers"]).get(b"content-length", b"0")
     body, more = bytearray(), True
     while more:
-        if max(int(length) if length.isdigit() else 0, len(body)) > BODY_LIMIT:
-            raise Invalid(f"the body is too large, limit={BODY_LIMIT}", kind="too_large")
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Invalid("the client left before its body ended", kind="bad_body")
         body += message.get("body", b"")
         more = message.get("more_body", False)
+        if len(body) > BODY_LIMIT:
+            raise Invalid(f"the body is too large, limit={BODY_LIMIT}", kind="too_large")
     return bytes(body)
 
 

@@ -9,10 +9,11 @@ two different rows of one call stay beside each other and void both. Retirement 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gym_objstore.digests import sha256_hex
-from gym_objstore.errors import Conflict, Unavailable
+from gym_objstore.errors import Conflict, Corrupt, Unavailable
 from gym_objstore.fingerprint import FINGERPRINT_VERSION, assistant_fingerprint, conversation_digest
 from gym_objstore.flow import Find, Flow, Head, Put, Scan, compute, delete, find, scan, together
 from gym_objstore.ids import require_id, segment
@@ -163,11 +164,11 @@ def resolve_row(run_id: str, rollout_id: str, items: list[dict[str, Any]]) -> Fl
     if not fingerprint:
         return None
     listing = yield from _list(rollout)
-    names = [names[0] for names in listing.rows.values() if len(names) == 1]
-    fits = [name for name in names if name.fingerprint == fingerprint[:16]]
-    if listing.tombstone or len(fits) != 1:
+    fits = [name for names in listing.rows.values() for name in names if name.fingerprint == fingerprint[:16]]
+    if listing.tombstone or len(fits) != 1 or len(listing.rows[fits[0].call]) > 1:
         return None
-    row = yield from find(row_key(rollout, fits[0]), read_object)
+    key = row_key(rollout, fits[0])
+    row = yield from find(key, partial(_read_row, key, fits[0].digest))
     if row is None or (row["fingerprint"], row["fingerprint_version"]) != (fingerprint, FINGERPRINT_VERSION):
         return None
     context = items[: row["context_len"]]
@@ -175,6 +176,12 @@ def resolve_row(run_id: str, rollout_id: str, items: list[dict[str, Any]]) -> Fl
     if len(context) != row["context_len"] or digest != row["context_digest"]:
         return None
     return _match(row)
+
+
+def _read_row(key: str, digest: str, body: bytes) -> dict[str, Any]:
+    if sha256_hex(body) != digest:
+        raise Corrupt("a ledger row is damaged", key=key, hint="retire the rollout")
+    return read_object(body)
 
 
 def _match(row: dict[str, Any]) -> LineageMatch:

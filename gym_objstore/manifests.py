@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt
-from gym_objstore.ids import spoken
-from gym_objstore.keys import parse_row_name
+from gym_objstore.ids import segment, spoken
+from gym_objstore.keys import parse_note_name, parse_row_name
 from gym_objstore.objects import read_object
 from gym_objstore.reasons import FailureReason
 from gym_objstore.wire_ledger import CallRecord, ManifestFailure, RolloutManifest
@@ -59,25 +59,26 @@ def parents_first(records: Sequence[CallRecord]) -> list[CallRecord]:
 def _judge(rollout_id: str, one: Unread) -> CallRecord | ManifestFailure:
     kind, _, name = one.name.partition("/")
     row = parse_row_name(name) if kind == "rows" else None
-    call = spoken(row.call if row else name.rpartition(".")[0] or name)
+    note = parse_note_name(name) if kind == "failures" else None
+    named = row or note
+    call = spoken(named.call) if named else name
     try:
         said = read_object(one.body)
-        if said["rollout_id"] != rollout_id:
-            raise Corrupt("the object belongs to another rollout", kind="misplaced")
-        if row is None:
-            return _failure(said["model_call_id"], said["reason"])
-        return _record(call, said["record"], intact=sha256_hex(one.body) == row.digest)
-    except (Corrupt, KeyError, TypeError, ValidationError):
+        if named is None or said["rollout_id"] != rollout_id or not sha256_hex(one.body).startswith(named.digest):
+            raise Corrupt("the object is damaged or belongs to another rollout", kind="misplaced")
+        found = _failure(said["model_call_id"], said["reason"]) if note else _record(said["record"])
+        if segment(found.model_call_id) != named.call:
+            raise Corrupt("the object belongs to another call", kind="misplaced")
+    except (Corrupt, AttributeError, KeyError, TypeError, ValidationError):
         return _failure(call, FailureReason.INVALID_MANIFEST_ROW)
+    return found
 
 
-def _record(call: str, said: dict[str, Any], *, intact: bool) -> CallRecord | ManifestFailure:
-    if not intact:
-        return _failure(call, FailureReason.INVALID_MANIFEST_ROW)
+def _record(said: dict[str, Any]) -> CallRecord | ManifestFailure:
     if not said.get("response_id"):
-        return _failure(call, FailureReason.MISSING_RESPONSE_ID)
+        return _failure(said["model_call_id"], FailureReason.MISSING_RESPONSE_ID)
     if not said.get("chain_hash") or not said.get("cumulative_hash"):
-        return _failure(call, FailureReason.MISSING_CHAIN_HASH)
+        return _failure(said["model_call_id"], FailureReason.MISSING_CHAIN_HASH)
     return CallRecord.model_validate(said)
 
 

@@ -40,15 +40,20 @@ class Container(NamedTuple):
         return len(self.header) + sum(map(len, self.buffers))
 
 
-def pack(attachments: Mapping[str, Any]) -> Container:
-    """Return the file of a nested mapping of attachments; their bytes are hashed, not copied.
+def pack(attachments: Mapping[str, Any]) -> Container | None:
+    """Return the file of a nested mapping of attachments, None if it is empty; bytes are hashed, not copied.
 
     Raises ``Invalid`` naming the first attachment that cannot be stored exactly.
     """
+    if not isinstance(attachments, Mapping):
+        reason = f"attachments must be a mapping of names to values, type={type(attachments).__name__}"
+        raise Invalid(reason, kind="bad_attachment")
     try:
         leaves = list(_flatten(attachments, ""))
     except RecursionError:
         raise Invalid("attachments are nested too deeply or contain themselves", kind="bad_attachment") from None
+    if not leaves:
+        return None
     tensors = {path: tensor for path, tensor in leaves if tensor is not None}
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     origins = [_origin(path, tensor) for path, tensor in leaves]

@@ -30,7 +30,7 @@ class Columns:
     token_ids: array[int]
 
 
-def join_prefix(chain: Sequence[Columns], chain_hash: str | None = None) -> tuple[int, ...]:
+def join_prefix(chain: Sequence[Columns], chain_hash: str | None = None) -> list[int]:
     """Return the tokens of a chain of rows, root first, after making sure that each continues the one before.
 
     Raises ``Corrupt`` (kind ``broken_chain``) naming the first call that does not, or if the last one is not sealed
@@ -47,7 +47,7 @@ def join_prefix(chain: Sequence[Columns], chain_hash: str | None = None) -> tupl
         before = one
     if chain_hash is not None and (before is None or before.chain_hash != chain_hash):
         raise Corrupt(f"the staged rows are not the parent's chain, chain_hash={chain_hash}", kind="broken_chain")
-    return tuple(tokens)
+    return tokens
 
 
 def _placed(one: Columns, before: Columns | None, length: int) -> bool:
@@ -56,4 +56,4 @@ def _placed(one: Columns, before: Columns | None, length: int) -> bool:
 
 
 def _hash(before: Columns | None, delta: Sequence[int]) -> str:
-    return compute_chain_hash(before and before.chain_hash, delta)
+    return compute_chain_hash(before.chain_hash if before else None, delta)

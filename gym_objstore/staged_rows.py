@@ -68,7 +68,7 @@ def pack(record: Any, attachments: Mapping[str, Any] | None = None) -> StagedRow
     """
     sealed = _sealed(record)
     extras = b"" if sealed.extras is None else _pack_extras(sealed.extras)
-    container = staged_attachments.pack(attachments) if attachments else None
+    container = None if attachments is None else staged_attachments.pack(attachments)
     packed = _pack_record(sealed, extras, container)
     name = StagedName(segment(sealed.model_call_id), sha256_hex(packed), len(packed), len(extras), FORMAT)
     body: list[bytes | memoryview] = [packed, *([extras] if extras else [])]

@@ -121,7 +121,9 @@ def _of_torch(tensor: Any, where: str, torch: ModuleType) -> Tensor:
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested or tensor.device.type == "meta":
         raise _unstorable(tensor, where, "only dense tensors with data can be stored")
     dense = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    data = dense.reshape(-1).view(torch.uint8).numpy().data if dense.numel() else memoryview(b"")
+    # A tensor of one element counts as contiguous whatever its stride, but only stride 1 can be viewed as bytes.
+    flat = dense.as_strided((dense.numel(),), (1,))
+    data = flat.view(torch.uint8).numpy().data if dense.numel() else memoryview(b"")
     dtype = str(tensor.dtype).removeprefix("torch.")
     return _tensor(CODES.get(dtype), "torch", dtype, tuple(tensor.shape), data)
 

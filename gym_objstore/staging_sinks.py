@@ -78,7 +78,7 @@ class StagingSource(Component):
         """Return only token ids and places in a chain; see ``fetch_columns``."""
         return await self.connection.play(staging.fetch_columns(self.settings.run_id, staging_keys))
 
-    def prefix(self, staging_chain: Sequence[str], *, parent_chain_hash: str | None = None) -> tuple[int, ...]:
+    def prefix(self, staging_chain: Sequence[str], *, parent_chain_hash: str | None = None) -> list[int]:
         """Return the tokens that an admission's ``staging_chain`` names, verified from the root on.
 
         Costs no request for rows that this process staged or read not long ago. Raises ``Corrupt`` (kind
@@ -89,9 +89,7 @@ class StagingSource(Component):
         found |= self._remember(missing, self.fetch_columns(missing))
         return join_prefix([found[key] for key in staging_chain], parent_chain_hash)
 
-    async def prefix_async(
-        self, staging_chain: Sequence[str], *, parent_chain_hash: str | None = None
-    ) -> tuple[int, ...]:
+    async def prefix_async(self, staging_chain: Sequence[str], *, parent_chain_hash: str | None = None) -> list[int]:
         """Return the tokens that a ``staging_chain`` names; see ``prefix``."""
         found, missing = self._remembered(staging_chain)
         found |= self._remember(missing, await self.fetch_columns_async(missing))

@@ -64,9 +64,32 @@ def ledger(request):
     return CaptureLedger(**place_of("memory", request))
 
 
-@pytest.fixture(params=SHAPES)
+@pytest.fixture(params=SHAPES, scope="module")
 def shape(request):
     return request.param
+
+
+@pytest.fixture(scope="module")
+def standing_ledger(tmp_path_factory):
+    """A ledger with one rollout, r1, that no test may change."""
+    found = CaptureLedger(url="memory://standing", run_id="run-1", spill_dir=str(tmp_path_factory.mktemp("spill")))
+    fail(found, "r1")
+    return found
+
+
+@pytest.fixture(scope="module")
+def standing(standing_ledger):
+    with serving(application("bare", standing_ledger)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def reader(shape, standing_ledger):
+    with (
+        serving(application(shape, standing_ledger)) as url,
+        httpx.Client(base_url=url, headers=AUTH, verify=False) as found,
+    ):
+        yield found
 
 
 @pytest.fixture
@@ -156,13 +179,11 @@ def test_retired_is_gone_and_deleted_is_new_again(client, ledger):
     ],
 )
 @pytest.mark.parametrize("route", [("GET", manifest_url("r1")), ("POST", RETIRE), ("POST", DELETE)])
-def test_without_the_token_nothing_is_answered_or_changed(ledger, route, headers):
-    fail(ledger, "r1")
-    with serving(application("bare", ledger)) as url:
-        answer = HTTP.request(route[0], url + route[1], content=b'{"rollout_ids":["r1"]}', headers=headers)
+def test_without_the_token_nothing_is_answered_or_changed(standing, standing_ledger, route, headers):
+    answer = HTTP.request(route[0], standing + route[1], content=b'{"rollout_ids":["r1"]}', headers=headers)
     assert (answer.status_code, answer.json()["kind"]) == (401, "bad_token")
     assert answer.headers["www-authenticate"] == "Bearer"
-    assert asyncio.run(ledger.has_rows("r1"))
+    assert asyncio.run(standing_ledger.has_rows("r1"))
 
 
 @pytest.mark.parametrize("token", ["schön-€", "x" * 4000, "a+/=._~-"])
@@ -183,18 +204,18 @@ def test_a_token_that_no_header_carries_is_refused_at_once(ledger, token):
     "encoded",
     ["%2e", "%2E%2E", "a%2Fb", "%2e%2e%2frollouts%2fr1", "a%20b", "%00", "r%2531", "%C3%BC", "%FF", "a" * 1001, ""],
 )
-def test_an_id_that_the_wire_does_not_carry_is_400(client, encoded):
-    answer = client.get(manifest_url(encoded))
+def test_an_id_that_the_wire_does_not_carry_is_400(reader, encoded):
+    answer = reader.get(manifest_url(encoded))
     assert (answer.status_code, answer.json()["kind"]) == (400, "bad_id")
 
 
 @pytest.mark.parametrize("rollout_id", ["r1", "R1", "7-0-a1", "_x", "-", ".hidden", "...", "retire", "a" * 1000])
-def test_an_id_that_the_wire_carries_is_itself(client, rollout_id):
-    assert client.get(manifest_url(rollout_id)).json()["rollout_id"] == rollout_id
+def test_an_id_that_the_wire_carries_is_itself(reader, rollout_id):
+    assert reader.get(manifest_url(rollout_id)).json()["rollout_id"] == rollout_id
 
 
-def test_an_encoded_id_is_decoded_once(client):
-    assert client.get(manifest_url("r%31")).json()["rollout_id"] == "r1"
+def test_an_encoded_id_is_decoded_once(reader):
+    assert reader.get(manifest_url("r%31")).json()["rollout_id"] == "r1"
 
 
 @pytest.mark.parametrize(
@@ -222,22 +243,18 @@ def test_an_encoded_id_is_decoded_once(client):
     ],
 )
 @pytest.mark.parametrize("route", [RETIRE, DELETE])
-def test_a_malformed_body_is_422_and_changes_nothing(ledger, route, body):
-    fail(ledger, "r1")
-    with serving(application("bare", ledger)) as url:
-        answer = HTTP.post(url + route, content=body, headers=AUTH)
+def test_a_malformed_body_is_422_and_changes_nothing(standing, standing_ledger, route, body):
+    answer = HTTP.post(standing + route, content=body, headers=AUTH)
     assert (answer.status_code, answer.json()["error"], answer.json()["kind"]) == (422, "invalid", "bad_body")
-    assert asyncio.run(ledger.has_rows("r1"))
+    assert asyncio.run(standing_ledger.has_rows("r1"))
 
 
 @pytest.mark.parametrize("bad", ["", "a/b", "..", ".", "a b", "ü", "a\x00", "a" * 1001, "r1\n"])
 @pytest.mark.parametrize("route", [RETIRE, DELETE])
-def test_one_bad_id_refuses_the_whole_list_before_anything_changes(ledger, route, bad):
-    fail(ledger, "r1")
-    with serving(application("bare", ledger)) as url:
-        answer = HTTP.post(url + route, json={"rollout_ids": ["r1", bad]}, headers=AUTH)
+def test_one_bad_id_refuses_the_whole_list_before_anything_changes(standing, standing_ledger, route, bad):
+    answer = HTTP.post(standing + route, json={"rollout_ids": ["r1", bad]}, headers=AUTH)
     assert (answer.status_code, answer.json()["kind"]) == (400, "bad_id")
-    assert asyncio.run(ledger.has_rows("r1"))
+    assert asyncio.run(standing_ledger.has_rows("r1"))
 
 
 def test_a_full_batch_is_taken(ledger):
@@ -274,16 +291,16 @@ def test_a_body_that_never_ends_is_refused(ledger):
         ("PUT", DELETE, "POST"),
     ],
 )
-def test_other_methods_are_refused(client, method, path, allowed):
-    answer = client.request(method, path)
+def test_other_methods_are_refused(reader, method, path, allowed):
+    answer = reader.request(method, path)
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
 
-def test_other_paths_are_the_applications_own(shape, client):
+def test_other_paths_are_the_applications_own(shape, reader):
     nowhere = {"bare": 404, "mounted": 404}.get(shape, 200)
-    assert client.get(f"{PREFIX}/rollouts/r1/other").status_code == nowhere
-    assert client.get(f"{PREFIX}x/rollouts/r1/manifest").status_code == (404 if shape == "bare" else 200)
-    assert client.get("/rollouts/r1/manifest").status_code == (404 if shape == "bare" else 200)
+    assert reader.get(f"{PREFIX}/rollouts/r1/other").status_code == nowhere
+    assert reader.get(f"{PREFIX}x/rollouts/r1/manifest").status_code == (404 if shape == "bare" else 200)
+    assert reader.get("/rollouts/r1/manifest").status_code == (404 if shape == "bare" else 200)
 
 
 @pytest.mark.parametrize("root", ["/proxy", "/training-token-capture", "/t"])

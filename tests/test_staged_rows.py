@@ -291,8 +291,8 @@ class TestChains:
     rows = [pack(one).columns for one in (root, second, third)]
 
     def test_a_chain_is_joined_from_the_root_on(self):
-        assert join_prefix(self.rows, self.third.chain_hash) == (11, 12, 21, 22) * 3
-        assert join_prefix(self.rows[:1], self.root.chain_hash) == (11, 12, 21, 22)
+        assert join_prefix(self.rows, self.third.chain_hash) == [11, 12, 21, 22] * 3
+        assert join_prefix(self.rows[:1], self.root.chain_hash) == [11, 12, 21, 22]
 
     def test_packed_and_unpacked_columns_are_the_same(self):
         row = pack(self.second)

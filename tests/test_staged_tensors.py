@@ -72,6 +72,7 @@ def test_the_short_floats_of_ml_dtypes_come_back_exactly(dtype, code):
         np.zeros((2, 0, 4), dtype=np.float64),
         np.arange(12.0).reshape(3, 4).T,
         np.arange(12)[::-2],
+        np.arange(12)[::12],
         np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),
         np.broadcast_to(np.float32(1.5), (3, 4)),
         np.array([1 + 2j, 3 - 4j]),
@@ -161,7 +162,8 @@ def test_a_missing_library_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "change", [{"origin_shape": (3,)}, {"origin_shape": (-1,)}, {"dtype": "<q9"}, {"dtype": "|O"}, {"kind": "tensorflow"}]
+    "change",
+    [{"origin_shape": (3,)}, {"origin_shape": (-1,)}, {"dtype": "<q9"}, {"dtype": "|O"}, {"kind": "tensorflow"}],
 )
 def test_bytes_that_do_not_fit_their_description_are_corrupt(change):
     stored = tensor_of(np.arange(4, dtype=np.int32), "/a")

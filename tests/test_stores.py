@@ -18,8 +18,10 @@ import pytest
 
 from gym_objstore.errors import Denied
 from gym_objstore.store import Store
+from gym_objstore.store.opening import open_store
 from gym_objstore.testing.servers import Server, make_bucket, seaweedfs
 from gym_objstore.testing.store_suite import (
+    CrowdLaws,
     DenialLaws,
     LargeBodyLaws,
     ServiceLaws,
@@ -72,7 +74,7 @@ class TestFsspecOnSeaweedfs(StoreSuite):
         return server_target(seaweedfs_server, "fsspec")
 
 
-class TestObstoreOnMinio(ServiceLaws, LargeBodyLaws):
+class TestObstoreOnMinio(ServiceLaws, LargeBodyLaws, CrowdLaws):
     @pytest.fixture(scope="class")
     @classmethod
     def target(cls, minio_server: Server) -> Target:
@@ -98,6 +100,34 @@ class TestObstoreOnMoto(ServiceLaws):
     @classmethod
     def target(cls, moto_server: Server) -> Target:
         return server_target(moto_server, "obstore")
+
+
+@pytest.mark.parametrize("backend", ["obstore", "boto", "fsspec"])
+def test_a_root_in_a_bucket_does_not_see_its_neighbours(seaweedfs_server: Server, prefix: str, backend: str) -> None:
+    roots = [prefix, f"{prefix}2", f"{prefix}/deeper", f"{prefix}.x"]
+    settings = seaweedfs_server.settings()
+    check_roots([open_store(f"s3://{BUCKET}/{root}", backend=backend, **settings) for root in roots])
+
+
+def test_a_root_folder_does_not_see_its_neighbours(tmp_path: Path) -> None:
+    check_roots([open_store(f"file://{tmp_path}/{root}") for root in ("a", "ab", "a/deeper", "a.x")])
+
+
+def check_roots(stores: list[Store]) -> None:
+    """Write one object of the same key to every root; the third root is the folder ``deeper`` of the first."""
+    for number, store in enumerate(stores):
+        store.put("object", b"%d" % number)
+    first, second, third, fourth = stores
+    assert [store.get("object") for store in stores] == [b"0", b"1", b"2", b"3"]
+    assert {meta.key for meta in first.scan("")} == {"object", "deeper/object"}
+    assert list(first.folders("")) == ["deeper"]
+    for store in (second, third, fourth):
+        assert [meta.key for meta in store.scan("")] == ["object"]
+        assert list(store.folders("")) == []
+    third.delete(["object"])
+    assert {meta.key for meta in first.scan("")} == {"object"}
+    for store in stores:
+        store.close()
 
 
 RIGHTS = {

@@ -67,7 +67,11 @@ def _client(chain: Any, options: StoreOptions, place: Place, configuration: Any)
 
 
 def config(options: StoreOptions, place: Place) -> dict[str, Any]:
-    """Return the arguments of a botocore ``Config``: one attempt, our timeouts, a pool of ``concurrency``."""
+    """Return the arguments of a botocore ``Config``: one attempt, our timeouts, a pool of ``concurrency``.
+
+    Raises ``Invalid`` for a CA bundle that botocore would fail to read only when it connects.
+    """
+    credentials.certificates(options)
     found: dict[str, Any] = {
         "s3": {"addressing_style": "path" if place.path_style else "virtual"},
         "max_pool_connections": options.concurrency,

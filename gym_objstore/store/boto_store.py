@@ -89,6 +89,7 @@ class BotoStore(CloudStore):
 
     def _ask_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
         answer = yield self._step("get_object", key, Range=f"bytes={start}-{start + length - 1}")
+        self._require(answer.get("ETag"), self._call("get", key))
         return self._require_whole(answer["Body"], answer["ContentLength"], key)
 
     def _ask_head(self, key: str) -> Conversation[Meta]:

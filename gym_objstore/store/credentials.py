@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the gym_objstore authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who the S3 backends act as, and where the AWS configuration says the store is.
+"""Who the S3 backends act as, whom they trust, and where the AWS configuration says the store is.
 
 Owns: the choice between explicit credentials, the environment and boto3's chain (profiles, SSO, assumed
 roles, credential processes, web identities, instances), and what only the AWS configuration file knows.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -125,6 +126,14 @@ def place(options: StoreOptions, chain: Any = None) -> Place:
         # A name with dots fits no wildcard certificate, so virtual hosts fail for it.
         found = found._replace(path_style=found.custom or "." in options.location.bucket)
     return found
+
+
+def certificates(options: StoreOptions) -> bytes | None:
+    """Return the authorities to trust beside the known ones. Raises ``Invalid`` for a file that cannot be read."""
+    try:
+        return Path(options.ca_bundle).read_bytes() if options.ca_bundle else None
+    except OSError as error:
+        raise Invalid(f"the CA bundle cannot be read, ca_bundle={options.ca_bundle}", kind="bad_option") from error
 
 
 def provider(options: StoreOptions, chain: Any) -> Callable[[], Any] | None:

@@ -76,6 +76,7 @@ class FsspecStore(CloudStore):
         return bytes((yield Step("cat_file", key, (self._root + key,))))
 
     def _ask_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
+        yield from self._believed(key)
         return bytes((yield Step("cat_file", key, (self._root + key,), {"start": start, "end": start + length})))
 
     def _ask_head(self, key: str) -> Conversation[Meta]:
@@ -87,7 +88,7 @@ class FsspecStore(CloudStore):
         return _meta(key, found)
 
     def _ask_get(self, key: str) -> Conversation[Meta]:
-        yield from self._ask_range(key, 0, 1)
+        yield Step("cat_file", key, (self._root + key,), {"start": 0, "end": 1})
         return (yield from self._ask_head(key))
 
     def _scan_page(self, prefix: str, cursor: Any) -> Conversation[Page]:
@@ -112,8 +113,9 @@ class FsspecStore(CloudStore):
             found = []
         if not found:
             yield from self._believed(f"{prefix}{ANY_KEY}")
-        names = [one["name"].rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory"]
-        return Page(names, None)
+        start = (self._root + prefix).lstrip("/")
+        names = [one["name"].strip("/") for one in found if one["type"] == "directory"]
+        return Page([name.removeprefix(start) for name in names if name.startswith(start)], None)
 
     def _delete_batch(self, batch: Sequence[str]) -> Conversation[None]:
         scheme, bucket, root = self._options.location

@@ -12,7 +12,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING
 
-from gym_objstore.errors import NotFound
+from gym_objstore.errors import Invalid, NotFound
 from gym_objstore.store import Body, Meta, check_key, check_prefix, joined
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class MemoryStore:
         return found[0]
 
     def get_range(self, key: str, start: int, length: int) -> bytes:  # noqa: D102
+        if start < 0 or length < 0:
+            raise Invalid(f"a range must not be negative, start={start}, length={length}", kind="bad_range", key=key)
         return self.get(key)[start : start + length]
 
     def head(self, key: str) -> Meta | None:  # noqa: D102

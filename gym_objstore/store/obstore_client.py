@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -36,7 +35,7 @@ _SILENCES = (
     (re.compile(r"certificate|InvalidMessage|InvalidContentType|TlsError|HandshakeFailure|InvalidCertificate"), "tls"),
     (re.compile(r"kind: Timeout|TimedOut"), "timeout"),
     (re.compile(r"kind: Connect\b"), "unreachable"),
-    (re.compile(r"kind: Interrupted|body error|UnexpectedEof|ConnectionReset|BrokenPipe"), "connection_lost"),
+    (re.compile(r"kind: Interrupted|SendRequest|body error|UnexpectedEof"), "connection_lost"),
 )
 
 
@@ -107,8 +106,8 @@ def _http(options: StoreOptions) -> Any:
         "read_timeout": timedelta(seconds=options.timeout),
         "timeout": _WHOLE_REQUEST,
     }
-    if options.ca_bundle:
-        config["root_certificate"] = _certificates(options.ca_bundle)
+    if (certificates := credentials.certificates(options)) is not None:
+        config["root_certificate"] = certificates
     if options.proxy:
         config |= {"proxy_url": options.proxy, "proxy_excludes": no_proxy()}
     return config
@@ -119,22 +118,18 @@ def no_proxy() -> str:
     return os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
 
 
-def _certificates(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise Invalid(f"the CA bundle cannot be read, ca_bundle={path}", kind="bad_option") from error
+def translated(error: Exception, call: Call, root: str) -> ObjstoreError:
+    """Return the error of this package that one of obstore's means. Its text is all that obstore tells.
 
-
-def translated(error: Exception, call: Call) -> ObjstoreError:
-    """Return the error of this package that one of obstore's means. Its text is all that obstore tells."""
+    ``root`` is the prefix that obstore puts before every key.
+    """
     from obstore.exceptions import BaseError
 
     if isinstance(error, ObjstoreError) or not isinstance(error, BaseError | OSError | ValueError):
         raise error
     text = str(error)
     if found := _DELETED_KEY.search(text):
-        call = call._replace(key=found.group(1))
+        call = call._replace(key=found.group(1).removeprefix(root))
     if "redirect without LOCATION" in text:
         return refusal(Answer(301), call)
     status, code = _STATUS.search(text), _CODE.search(text)

@@ -36,6 +36,7 @@ _ASYNC_NAMES = {
     "__next__": "__anext__",
     **{name: f"{name}_async" for name in ("put", "get", "get_range", "bytes", "head", "delete", "list_with_delimiter")},
 }
+_OPERATIONS = {"get_range": "get", "bytes": "get", "__next__": "list", "list_with_delimiter": "list"}
 
 _first_use: int | None = None
 
@@ -163,7 +164,8 @@ class ObstoreStore(CloudStore):
             raise self._translated(error, step, target) from error
 
     def _translated(self, error: Exception, step: Step, client: Any) -> ObjstoreError:
-        found = translated(error, self._call("get" if step.name == "bytes" else step.name.strip("_"), step.key))
+        call = self._call(_OPERATIONS.get(step.name, step.name), step.key)
+        found = translated(error, call, self._options.location.prefix)
         if found.kind == "expired_token":
             self._clients.forget(client)
         return found

@@ -29,7 +29,7 @@ from gym_objstore.testing.wrapping import WrappedStore
 T = TypeVar("T")
 
 TURNS = 8
-TURN_SECONDS = 0.001
+TURN_SECONDS = 0.005
 PAGE = 1000
 """Keys of one page of a listing."""
 

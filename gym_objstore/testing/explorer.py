@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from gym_objstore.testing.actors import BROKE, STOPPED, Actor, Event, Script, Step
-from gym_objstore.testing.effects import Buckets, Chain, Effect
+from gym_objstore.testing.effects import Buckets, Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +90,22 @@ def explore(actors: Sequence[Actor], initial: Mapping[str, bytes], laws: Sequenc
     return Result(schedules, len(exploration.counts), broken, tuple(exploration.violations.values()))
 
 
+_Adrift: TypeAlias = tuple[tuple[str, Effect], ...]
+
 _FREE, _CRASH, _LOST, _LATE = (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)
 
 
 class _State(NamedTuple):
     """Everything the future depends on. ``left``: crashes, lost and late answers still to come.
 
-    ``adrift``: effects whose actor gave up waiting, and which happen later or never.
+    ``adrift``: effects that an actor gave up waiting for, and which happen later or never.
     """
 
     bucket: int
     log: int
     points: tuple[int, ...]
     left: tuple[int, int, int]
-    adrift: Chain
+    adrift: _Adrift
 
 
 class _Turn(NamedTuple):
@@ -115,7 +117,7 @@ class _Turn(NamedTuple):
     cost: tuple[int, int, int]
     bucket: int
     step: Step
-    adrift: Chain = ()
+    adrift: _Adrift = ()
 
     def __str__(self) -> str:
         return f"{self.who:10} {self.what}" + (f" {self.effect}" if self.effect else "")
@@ -176,10 +178,9 @@ class _Exploration:
                     there = (*points[:number], turn.step.point, *points[number + 1 :])
                     rest = adrift if not turn.adrift else tuple(sorted(adrift + turn.adrift))
                     yield turn, _State(turn.bucket, then, there, (crashes - a, lost - b, late - c), rest)
-        for place, effect in enumerate(adrift):
-            if effect not in adrift[:place]:
-                turn = _Turn("nobody", "late:", effect, _FREE, self._buckets.apply(bucket, effect)[0], Step(STOPPED))
-                yield turn, _State(turn.bucket, log, points, left, adrift[:place] + adrift[place + 1 :])
+        for place, (who, effect) in enumerate(adrift):
+            turn = _Turn(who, "at last does", effect, _FREE, self._buckets.apply(bucket, effect)[0], Step(STOPPED))
+            yield turn, _State(turn.bucket, log, points, left, adrift[:place] + adrift[place + 1 :])
 
     def _find_turns(self, number: int, at: int, bucket: int) -> list[_Turn]:
         script = self._scripts[number]
@@ -202,9 +203,9 @@ class _Exploration:
         """Yield a crash between two effects, and giving up while writes are still under way."""
         name = self._actors[number].name
         yield _Turn(name, "crashes", None, _CRASH, bucket, Step(STOPPED))
-        writes = tuple(effect for _, effect in script.points[at].ready if effect.writes)
+        writes = tuple((name, effect) for _, effect in script.points[at].ready if effect.writes)
         if self._bounds.late and writes:
-            yield _Turn(name, "gives up on", writes[0], _LATE, bucket, script.unanswered(at), writes)
+            yield _Turn(name, "gives up on", writes[0][1], _LATE, bucket, script.unanswered(at), writes)
 
     def _enter(self, log: int, events: tuple[Event, ...]) -> int:
         if not events:

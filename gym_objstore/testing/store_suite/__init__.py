@@ -15,7 +15,8 @@
 
 One test is one law, on a store shared by all tests of a class, each test in a folder of its own; nothing is
 cleaned up. ``StoreSuite`` is for every store and ``DenialLaws`` for services that know users; a class may also
-inherit single groups. Tests marked ``slow`` write 20,000 objects. Needs pytest, no plugin.
+inherit single groups. Tests marked ``slow``, a marker to be registered, write up to 20,000 objects. Needs pytest
+and none of its plugins.
 
 Owns: the choice of groups. Does not own: the laws (one module per group), servers, or a list of stores.
 """
@@ -27,7 +28,7 @@ from gym_objstore.testing.store_suite.bodies import BodyLaws, LargeBodyLaws
 from gym_objstore.testing.store_suite.colours import ColourLaws
 from gym_objstore.testing.store_suite.denials import DenialLaws, StrangerLaws, Users
 from gym_objstore.testing.store_suite.lifetime import LifetimeLaws
-from gym_objstore.testing.store_suite.listings import DeleteLaws, ListingLaws
+from gym_objstore.testing.store_suite.listings import CrowdLaws, DeleteLaws, ListingLaws
 from gym_objstore.testing.store_suite.naming import HOSTILE_IDS, NamingLaws
 from gym_objstore.testing.store_suite.races import RaceLaws
 from gym_objstore.testing.store_suite.refusals import RefusalLaws
@@ -42,6 +43,7 @@ __all__ = [
     "BehindS3",
     "BodyLaws",
     "ColourLaws",
+    "CrowdLaws",
     "DeleteLaws",
     "DenialLaws",
     "LargeBodyLaws",
@@ -63,5 +65,5 @@ class ServiceLaws(BodyLaws, ListingLaws, DeleteLaws, NamingLaws, RaceLaws):
     """The laws whose outcome depends on the service: enough for a backend's second service."""
 
 
-class StoreSuite(ServiceLaws, LargeBodyLaws, ColourLaws, LifetimeLaws, RefusalLaws, SharingLaws):
+class StoreSuite(ServiceLaws, LargeBodyLaws, CrowdLaws, ColourLaws, LifetimeLaws, RefusalLaws, SharingLaws):
     """Every law of a store that knows no users."""

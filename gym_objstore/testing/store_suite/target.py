@@ -26,7 +26,7 @@ class Behind(Protocol):
         ...
 
     def keys(self, prefix: str) -> set[str]:
-        """Return every key that begins with the prefix, those that end in ``/`` included."""
+        """Return every key that begins with the prefix."""
         ...
 
     def write(self, key: str, body: bytes) -> None:

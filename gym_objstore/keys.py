@@ -21,6 +21,8 @@ FAMILIES = ("captures", "tokens", "staged", "ledger", "manifests")
 FENCES = "fences"
 TOMBSTONE = "tombstone"
 RUN_FOLDER = "!run"
+RECEIPTS = "receipts"
+CONSUMED = "consumed"
 
 FULL = "full"
 """The parent field of an entry that stores its whole prompt."""
@@ -36,6 +38,7 @@ _ROW = re.compile(r"(?P<call>[^/]+)/(?P<fp>none|[0-9a-f]{16})\.(?P<sha>[0-9a-f]{
 _STAGED = re.compile(
     r"(?P<call>[^/]+)\.(?P<sha>[0-9a-f]{64})\.(?P<record>[1-9][0-9]{0,11})\.(?P<extras>0|[1-9][0-9]{0,11})\.(?P<fmt>[a-z0-9]{1,6})"
 )
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _SEGMENT = re.compile(r"[a-z0-9_!-][a-z0-9._!-]{0,95}")
 _DROP = re.compile(r"drop\.(?P<snapshot>[0-9a-f]{64})\.(?P<consumer>[0-9a-f]{16})")
 
@@ -170,6 +173,16 @@ def staged_key(run_id: str, key: StagingKey) -> str:
     return f"{run_prefix('staged', run_id)}{key.rollout}/rows/{key.name.text}"
 
 
+def receipt_key(rollout: str, digest: str) -> str:
+    """Return the key of a published receipt below a rollout's prefix, from the SHA-256 of its bytes."""
+    return f"{rollout}{RECEIPTS}/{digest}"
+
+
+def consumed_key(rollout: str, checkpoint_id: str) -> str:
+    """Return the key of the marker that says which checkpoint a rollout's tokens went into."""
+    return f"{rollout}{CONSUMED}/{segment(require_id(checkpoint_id, 'checkpoint id'))}"
+
+
 def note_key(rollout: str, kind: str, model_call_id: str, body: bytes) -> str:
     """Return the key of a marker or refusal; ``""`` as call id means the whole rollout."""
     return f"{rollout}{kind}/{segment(model_call_id)}.{hashlib.sha256(body).hexdigest()[:16]}"
@@ -238,6 +251,11 @@ def parse_staging_key(text: str) -> StagingKey | None:
     if name is None or not (_SEGMENT.fullmatch(rollout) and _SEGMENT.fullmatch(name.call)) or rollout == RUN_FOLDER:
         return None
     return StagingKey(rollout, name)
+
+
+def parse_receipt_name(name: str) -> str | None:
+    """Read a receipt's name, which is its digest; ``None`` if it is not one."""
+    return name if _DIGEST.fullmatch(name) else None
 
 
 def parse_drop_name(name: str) -> DropName | None:

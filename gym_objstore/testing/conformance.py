@@ -11,30 +11,15 @@ from __future__ import annotations
 
 import traceback
 import uuid
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from gym_objstore.errors import Conflict, Invalid, Retired
-from gym_objstore.records import TokenEntry
+from gym_objstore.testing import lineage_laws, token_laws
+from gym_objstore.testing.trials import LAWS, Broken, NotOffered, Transport, Trial
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+__all__ = ["LAWS", "Broken", "Outcome", "Transport", "assert_conformance", "run_conformance"]
 
-
-@dataclass(frozen=True)
-class Transport:
-    """A transport under test. Each factory returns a new client of the same shared backend.
-
-    ``entry`` builds the record class that the sink takes; ``refusals`` are the exceptions by which the
-    transport refuses a write.
-    """
-
-    sink: Callable[[], Any]
-    source: Callable[[], Any]
-    resolver: Callable[[], Any] | None = None
-    entry: Callable[..., Any] = TokenEntry
-    refusals: tuple[type[Exception], ...] = (Retired, Conflict, Invalid)
+MODULES = (token_laws, lineage_laws)
+"""Where the laws are; importing them fills ``LAWS``."""
 
 
 class Outcome(NamedTuple):
@@ -46,69 +31,8 @@ class Outcome(NamedTuple):
     detail: str = ""
 
 
-class Broken(AssertionError):
-    """A law does not hold."""
-
-
-class NotOffered(Exception):
-    """The transport does not offer what a law is about."""
-
-
-LAWS: dict[str, Any] = {}
-
-
-def law(check: Any) -> Any:
-    """Add a check to the laws; its docstring is the promise."""
-    LAWS[check.__name__] = check
-    return check
-
-
-@dataclass
-class Trial:
-    """One law being tried: fresh clients, closed at the end, and a rollout of its own."""
-
-    transport: Transport
-    rollout_id: str
-    closing: AsyncExitStack = field(default_factory=AsyncExitStack)
-
-    def sink(self) -> Any:
-        """Return a fresh sink."""
-        return self._fresh(self.transport.sink)
-
-    def source(self) -> Any:
-        """Return a fresh source."""
-        return self._fresh(self.transport.source)
-
-    def resolver(self) -> Any:
-        """Return a fresh resolver."""
-        if self.transport.resolver is None:
-            raise NotOffered("no resolver")
-        return self._fresh(self.transport.resolver)
-
-    def _fresh(self, factory: Callable[[], Any]) -> Any:
-        client = factory()
-        self.closing.push_async_callback(client.close)
-        return client
-
-    async def refuses(self, attempt: Awaitable[Any]) -> bool:
-        """Say whether a write is refused. Any other exception is the law's failure."""
-        try:
-            await attempt
-        except self.transport.refusals:
-            return True
-        return False
-
-
-def require(holds: bool, complaint: str) -> None:  # noqa: FBT001 - reads as an assertion
-    """Raise ``Broken`` unless something holds."""
-    if not holds:
-        raise Broken(complaint)
-
-
 async def run_conformance(transport: Transport, *, prefix: str | None = None) -> list[Outcome]:
     """Try every law on rollouts whose ids begin with ``prefix`` and return all outcomes."""
-    from gym_objstore.testing import token_laws  # noqa: F401 - fills LAWS
-
     prefix = prefix or f"conformance-{uuid.uuid4().hex[:8]}"
     return [
         await _try(name, check, transport, f"{prefix}-{number}") for number, (name, check) in enumerate(LAWS.items())

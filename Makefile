@@ -34,11 +34,11 @@ test: $(VENV)/dev.stamp ## Run every test but the slow ones, on real servers
 test-slow: $(VENV)/dev.stamp ## Run the slow tests
 	$(PYTHON) -m pytest -m slow $(ARGS)
 
-check: $(VENV)/dev.stamp ## Lint, format, types, import layers, exports
+check: $(VENV)/dev.stamp ## Lint, format, types, import layers, exports, documents
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
-	$(PYTHON) -m pytest -q tests/test_layers.py tests/test_exports.py
+	$(PYTHON) -m pytest -q tests/test_layers.py tests/test_exports.py tests/test_readme.py
 
 $(PYTHON):
 	@for candidate in $(CANDIDATES); do \

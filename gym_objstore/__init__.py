@@ -23,6 +23,7 @@ from gym_objstore.errors import (
 )
 
 if TYPE_CHECKING:
+    from gym_objstore.client import TrainerClient
     from gym_objstore.control_client import RolloutControlClient
     from gym_objstore.control_routes import control_app, install_rollout_control_routes
     from gym_objstore.installed import (
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     )
     from gym_objstore.ledgers import CaptureLedger
     from gym_objstore.linearize import verify_and_linearize
+    from gym_objstore.receipts import build_receipt
     from gym_objstore.records import TokenEntry
     from gym_objstore.rollout_capture import RolloutTokenCapture, install_capture
     from gym_objstore.sinks import LineageResolver, LineageStore, TokenSink, TokenSource
@@ -56,6 +58,8 @@ _LAZY = {
     "TokenEntry": "records",
     "TokenSink": "sinks",
     "TokenSource": "sinks",
+    "TrainerClient": "client",
+    "build_receipt": "receipts",
     "control_app": "control_routes",
     "install_capture": "rollout_capture",
     "install_lineage_store": "installed",
@@ -90,8 +94,10 @@ __all__ = [
     "TokenEntry",
     "TokenSink",
     "TokenSource",
+    "TrainerClient",
     "Unavailable",
     "Unusable",
+    "build_receipt",
     "control_app",
     "install_capture",
     "install_lineage_store",

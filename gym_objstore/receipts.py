@@ -39,7 +39,7 @@ class Terminal(NamedTuple):
 
 
 def build_receipt(
-    manifest: RolloutManifest | Mapping[str, Any],
+    manifest: Any,
     reward: float | None = None,
     *,
     response: dict[str, Any] | None = None,
@@ -48,7 +48,7 @@ def build_receipt(
 ) -> RolloutReceipt:
     """Return the receipt of a finished rollout.
 
-    ``manifest`` is a ledger's, ours or as plain data; ``response`` the object that was scored;
+    ``manifest`` is a ledger's: ours, nemo-gym's or plain data; ``response`` the object that was scored;
     ``declared_response_id`` the response the harness says it kept; ``terminal_call_id`` the call, where the caller
     knows it, which the receipt calls ``declared`` too. Witnesses are weighed as ``terminal.resolve_terminal`` says.
     A declared response that names no call poisons the receipt; where no witness speaks, parent links decide, and
@@ -63,19 +63,15 @@ def build_receipt(
         return _receipt(
             found.rollout_id, reward, capture_poisoned=True, failure_reason=SelectionReason.DUPLICATE_CALL_ID
         )
-    attribution = resolve_terminal(
-        found.records, response, terminal_call_id, declared_response_id=declared_response_id
-    )
+    attribution = resolve_terminal(found.records, response, terminal_call_id, declared_response_id=declared_response_id)
     terminal = _terminal(found.records, attribution, declared=bool(declared_response_id))
     poison = next((one.reason for one in found.failures if one.poisons), terminal.failure_reason)
     fields = terminal._replace(failure_reason=poison)._asdict()
-    return _receipt(
-        found.rollout_id, reward, manifest=found.records, capture_poisoned=poison is not None, **fields
-    )
+    return _receipt(found.rollout_id, reward, manifest=found.records, capture_poisoned=poison is not None, **fields)
 
 
 def terminal_chain(receipt: RolloutReceipt) -> list[CallRecord]:
-    """Return the calls from the root to the terminal one. Raises ``Corrupt`` with a ``Verdict`` if they are no chain."""
+    """Return the calls from the root to the terminal one. Raises ``Corrupt``, whose ``kind`` is a ``Verdict``."""
     rows = {row.model_call_id: row for row in receipt.manifest}
     call, chain = receipt.terminal_model_call_id, list[CallRecord]()
     while call is not None:
@@ -111,7 +107,7 @@ def unpack_receipt(rollout: str, digest: str, body: bytes) -> RolloutReceipt:
     return receipt
 
 
-def _readable(manifest: RolloutManifest | Mapping[str, Any]) -> RolloutManifest | str:
+def _readable(manifest: Any) -> RolloutManifest | str:
     """Return a manifest, or only its rollout id where the rest cannot be read."""
     if isinstance(manifest, RolloutManifest):
         return manifest
@@ -119,7 +115,7 @@ def _readable(manifest: RolloutManifest | Mapping[str, Any]) -> RolloutManifest 
     try:
         return RolloutManifest.model_validate(said)
     except ValidationError:
-        return require_id(said.get("rollout_id"), "the manifest's rollout_id")  # type: ignore[arg-type]
+        return require_id(said.get("rollout_id"), "the manifest's rollout_id")
 
 
 def _terminal(rows: Sequence[CallRecord], attribution: TerminalAttribution, *, declared: bool) -> Terminal:

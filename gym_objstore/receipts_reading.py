@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gym_objstore import staging
 from gym_objstore.errors import Corrupt, Invalid, NotFound, ObjstoreError
 from gym_objstore.flow import Compute, Find, Flow, together
-from gym_objstore.ids import segment
 from gym_objstore.keys import receipt_key, run_prefix
 from gym_objstore.linearize import LinearizedRow, verify_and_linearize
 from gym_objstore.reasons import Verdict
@@ -23,11 +22,10 @@ from gym_objstore.receipts import terminal_chain, unpack_receipt
 from gym_objstore.receipts_published import FAMILY, Published, locate
 from gym_objstore.staged_chains import Columns, join_prefix
 from gym_objstore.staging_digests import hash_token_ids
-from gym_objstore.wire_ledger import RolloutReceipt
-from gym_objstore.wire_staging import StagedCallBaseSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from gym_objstore.wire_ledger import RolloutReceipt
+    from gym_objstore.wire_staging import StagedCallBaseSnapshot
 
 _TOKEN_SIZE = 64
 
@@ -99,22 +97,19 @@ def read_receipts(run_id: str, rollouts: Sequence[Published | str]) -> Flow[list
     judged = [_listed(one) for one in published]
     finished = [one for one, masked in zip(published, judged, strict=True) if masked is None]
     found = iter((yield from together(_find(run_id, one) for one in finished)))
-    pairs = zip(published, judged, strict=True)
-    return [masked or next(found) or Masked(one.rollout_id, "retired", "it was retired meanwhile") for one, masked in pairs]
+    gone = [Masked(one.rollout_id, "retired", "the receipt was removed meanwhile") for one in published]
+    return [masked or next(found) or late for masked, late in zip(judged, gone, strict=True)]
 
 
 def _read(run_id: str, rollouts: Sequence[Published | str], shape: _Shape) -> Flow[list[Any]]:
     receipts = yield from read_receipts(run_id, rollouts)
-    judged = [one if isinstance(one, Masked) else _refused(one) or one for one in receipts]
-    wanted = [shape.keys(one) for one in judged if isinstance(one, RolloutReceipt)]
-    rows = iter((yield from _fetch_apart(run_id, wanted, shape)))
-    made = yield from together(
-        Compute(_made, (shape, one, found := next(rows)), _size(found))
-        for one in judged
-        if isinstance(one, RolloutReceipt)
-    )
-    outcomes = iter(made)
-    return [one if isinstance(one, Masked) else next(outcomes) for one in judged]
+    plans = [one if isinstance(one, Masked) else _plan(shape, one) for one in receipts]
+    wanted = [keys for keys in plans if not isinstance(keys, Masked)]
+    rows = yield from _fetch_apart(run_id, wanted, shape)
+    good = [one for one, plan in zip(receipts, plans, strict=True) if not isinstance(plan, Masked)]
+    pairs = zip(good, rows, strict=True)
+    made = iter((yield from together(Compute(_made, (shape, one, found), _size(found)) for one, found in pairs)))
+    return [plan if isinstance(plan, Masked) else next(made) for plan in plans]
 
 
 def _located(run_id: str, rollouts: Sequence[Published | str]) -> Flow[list[Published]]:
@@ -149,15 +144,22 @@ def _receipt_or_masked(one: Published, digest: str, body: bytes) -> RolloutRecei
         return Masked(one.rollout_id, error.kind, str(error))
 
 
-def _refused(receipt: RolloutReceipt) -> Masked | None:
-    """Say what the receipt alone masks, so that no staged row is read for it."""
+def _plan(shape: _Shape, receipt: RolloutReceipt) -> list[str] | Masked:
+    """Return the staging keys to read, or what the receipt alone masks, so that no staged row is read for it."""
+    try:
+        _require_trainable(receipt)
+        return shape.keys(receipt)
+    except Corrupt as error:
+        return _masked(receipt, error)
+
+
+def _require_trainable(receipt: RolloutReceipt) -> None:
     try:
         verify_and_linearize(receipt, ())
-        terminal_chain(receipt)
     except Corrupt as error:
-        # Without rows the count is what is wrong with a good receipt, after everything that needs no row.
-        return None if error.kind == Verdict.ROW_COUNT_MISMATCH else _masked(receipt, error)
-    return None
+        # Without rows their number is what is wrong with a good receipt, after everything that needs no row.
+        if error.kind != Verdict.ROW_COUNT_MISMATCH:
+            raise
 
 
 def _fetch_apart(run_id: str, wanted: Sequence[list[str]], shape: _Shape) -> Flow[list[list[Any] | ObjstoreError]]:

@@ -38,7 +38,8 @@ class StagingSink(Component):
 
         Attachments are bytes-like objects, numpy arrays, torch tensors and nested mappings of them; one that could
         not be given back exactly is named in the result's error, and nothing is written.
-        Returns when: everything is durable, or nothing will be; failures are results too and never raised.
+        Returns when: everything is durable, or the result says why not; failures are never raised. A write whose
+        answer was lost may have left a row that nobody names: an orphan, for a sweep to find.
         Repeating: the same record and attachments give the same staging key.
         """
         try:

@@ -20,6 +20,8 @@ OBJECT = {"ETag": '"0123"', "Last-Modified": "Mon, 30 Nov 2026 04:28:23 GMT"}
 
 
 class Request(NamedTuple):
+    """A request as it came; the names of headers are in lower case."""
+
     method: str
     path: str
     headers: Mapping[str, str]
@@ -56,7 +58,8 @@ class CannedS3:
                     self.close_connection = True
                     return
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                request = Request(self.command, self.path, dict(self.headers), body)
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                request = Request(self.command, self.path, headers, body)
                 canned.requests.append(request)
                 self._reply(canned.answer(request))
 

@@ -39,8 +39,11 @@ def request_after(*texts: str) -> list[dict[str, Any]]:
     return items
 
 
-def make_chain(rollout: str, length: int, *, delta: bool = False) -> list[TokenEntry]:
-    """Return the entries of a rollout of ``length`` turns, ``c0`` to ``c<length-1>``, which say ``t0``, ..."""
+def make_chain(rollout: str, length: int, *, delta: bool = False, stamped: bool = True) -> list[TokenEntry]:
+    """Return the entries of a rollout of ``length`` turns, ``c0`` to ``c<length-1>``, which say ``t0``, ...
+
+    Without ``stamped`` no request can continue them, and thousands are made quickly.
+    """
     entries, cumulative, parent = [], [], None
     for turn in range(length):
         new, said = [100 + turn], [1000 + turn, 2000 + turn]
@@ -55,7 +58,8 @@ def make_chain(rollout: str, length: int, *, delta: bool = False) -> list[TokenE
         )
         entry.prompt_is_delta = delta and parent is not None
         cumulative = cumulative + new + said
-        stamp_continuation(entry, request_after(*(f"t{before}" for before in range(turn))))
+        if stamped:
+            stamp_continuation(entry, request_after(*(f"t{before}" for before in range(turn))))
         status = ParentResolutionStatus.RESOLVED if parent else ParentResolutionStatus.ROOT
         entries.append(stamp_lineage(entry, parent, parent_resolution=status, cumulative=cumulative))
         parent = entry.model_call_id

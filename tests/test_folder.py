@@ -43,7 +43,7 @@ def test_a_put_is_on_disk_with_every_folder_above_it_before_it_returns(
     fsync, rename, mkdir = os.fsync, os.rename, os.mkdir
 
     def note_fsync(descriptor: int) -> None:
-        steps.append(f"sync {path_of(descriptor).removeprefix(str(root.parent))}")
+        steps.append(f"sync {path_of(descriptor).removeprefix(str(root.parent.parent))}")
         fsync(descriptor)
 
     def note_rename(source: str, target: str, **folders: int) -> None:
@@ -51,7 +51,7 @@ def test_a_put_is_on_disk_with_every_folder_above_it_before_it_returns(
         rename(source, target, **folders)
 
     def note_mkdir(name: str, *mode: int, **folder: int) -> None:
-        steps.append(f"make {str(name).removeprefix(str(root.parent))}")
+        steps.append(f"make {str(name).removeprefix(str(root.parent.parent))}")
         mkdir(name, *mode, **folder)
 
     monkeypatch.setattr(os, "fsync", note_fsync)
@@ -60,9 +60,9 @@ def test_a_put_is_on_disk_with_every_folder_above_it_before_it_returns(
     store.put("a/b/object", b"x")
     partial = next(step.rpartition("/")[2] for step in steps if "§" in step)
     assert steps == [
-        *("make ", "sync /..", "make /root", "sync "),
-        *("make a", "sync /root", "make b", "sync /root/a"),
-        *(f"sync /root/a/b/{partial}", "name object", "sync /root/a/b"),
+        *("make /deep", "sync ", "make /deep/root", "sync /deep"),
+        *("make a", "sync /deep/root", "make b", "sync /deep/root/a"),
+        *(f"sync /deep/root/a/b/{partial}", "name object", "sync /deep/root/a/b"),
     ]
 
 

@@ -111,7 +111,7 @@ async def test_a_marker_is_one_put():
 async def test_retiring_many_rollouts_is_three_round_trips_deep():
     counted, rollouts = CountingStore(MemoryStore()), [f"{number}-0" for number in range(300)]
     for rollout in rollouts:
-        await arun(begin_call(RUN, rollout, "c1"), counted)
+        await arun(begin_call(RUN, rollout, "c1"), counted.store)
     counted.reset()
     await arun(retire("tokens", RUN, rollouts), counted, limit=300)
     assert counted.costs == Costs(3, {"PUT": 300, "LIST": 300, "DELETE": 1})

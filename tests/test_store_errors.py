@@ -185,7 +185,7 @@ def test_a_body_that_breaks_off_is_never_returned(canned: CannedS3, store: Store
     def answer(request: Request) -> Reply:
         if request.method != "GET":
             return Reply(200, b"", OBJECT)
-        if "Range" in request.headers:
+        if "range" in request.headers:
             return Reply(206, b"", {**OBJECT, "Content-Range": "bytes 0-0/9"}, claimed=1)
         return Reply(200, whole[:40], OBJECT, claimed=len(whole))
 

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from gym_objstore import errors
-from gym_objstore.cli import demo, doctor, look, retire, spill
+from gym_objstore.cli import demo, doctor, look, retire, spill, sweep
 from gym_objstore.cli.printing import complain
 
 EXIT_FINDINGS = 1
@@ -45,5 +45,15 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (look.ls, look.show, look.check, retire.retire, retire.delete, doctor.doctor, spill.spill, demo.demo):
+for command in (
+    look.ls,
+    look.show,
+    look.check,
+    retire.retire,
+    retire.delete,
+    sweep.sweep,
+    doctor.doctor,
+    spill.spill,
+    demo.demo,
+):
     app.command()(command)

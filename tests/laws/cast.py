@@ -7,7 +7,7 @@ from __future__ import annotations
 from itertools import chain, combinations
 from typing import NamedTuple
 
-from gym_objstore.flow import Put, run
+from gym_objstore.flow import run
 from gym_objstore.index import index_keys
 from gym_objstore.keys import intent_key, rollout_prefix, tombstone_key
 from gym_objstore.lineage import ContextMatcher, Resolver

@@ -13,7 +13,21 @@ from functools import cache
 from gym_objstore.flow import run
 from gym_objstore.retirement import delete_rollouts, drop, retire
 from gym_objstore.tokens import FAMILY, freeze
-from tests.laws.cast import EVERYTHING, FENCES, INTENT, LOST, PREFIX, ROLLOUT, RUN, TOMBSTONE, B, bucket_of, key_of, state, stored
+from tests.laws.cast import (
+    EVERYTHING,
+    FENCES,
+    INTENT,
+    LOST,
+    PREFIX,
+    ROLLOUT,
+    RUN,
+    TOMBSTONE,
+    B,
+    bucket_of,
+    key_of,
+    state,
+    stored,
+)
 
 ANOTHER = 0xFFFF
 """The number of a consumer that appears in no scenario."""
@@ -88,7 +102,9 @@ def promise_5_a_freeze_is_exact(world):
 def promise_6_only_what_was_consumed_is_deleted(world):
     gone = state(world.before) - state(world.bucket)
     mine = [event for event in world.log if event.actor == world.actor]
-    allowed = any(event.what in ("retire", "delete") or (event.what == "drop" and gone <= event.value.objects) for event in mine)
+    allowed = any(
+        event.what in ("retire", "delete") or (event.what == "drop" and gone <= event.value.objects) for event in mine
+    )
     if gone and not allowed:
         return f"{world.actor} deleted what it had not consumed: {sorted(gone)}"
     return None

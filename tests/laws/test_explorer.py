@@ -10,31 +10,49 @@ from __future__ import annotations
 
 import pytest
 
-from gym_objstore.flow import delete, find, put
+from gym_objstore.flow import delete, perform, put, run
 from gym_objstore.index import read_index
 from gym_objstore.keys import tombstone_key
 from gym_objstore.objects import write_fenced, write_object
+from gym_objstore.retirement import drop, retire
 from gym_objstore.testing.explorer import Bounds, explore
-from gym_objstore.tokens import put_entry
+from gym_objstore.tokens import FAMILY, freeze, put_entry
 from tests.laws.cast import (
     OTHER_A,
     OTHER_LOST,
     PREFIX,
+    ROLLOUT,
     RUN,
+    TOMBSTONE,
+    TWIN,
     A,
     B,
+    Wanted,
+    bucket_of,
     caller,
     consumer,
     deleter,
     holder,
+    key_of,
     marker,
     putter,
     reader,
+    resolver,
     retirer,
+    state,
     stored,
     wanted,
 )
-from tests.laws.promises import PROMISES, live, readers_get_all_of, said, state
+from tests.laws.promises import (
+    PROMISES,
+    asked_at,
+    last_word,
+    promise_8_one_snapshot_is_retired,
+    promise_9_nothing_vanishes_from_a_live_rollout,
+    readers_get_all_of,
+    said,
+    said_in,
+)
 
 START = stored(put_entry(RUN, A))
 FIRST = wanted(START)
@@ -49,15 +67,15 @@ CRASHING = Bounds(crashes=1, lost=0)
 LOSING = Bounds(crashes=0, lost=1)
 
 
-def play(*actors, bounds=FAILING, start=START, laws=()):
-    result = explore(actors, start, (*PROMISES, readers_get_all_of(start), *laws), bounds)
-    print(f"{result.schedules:,} schedules in {result.states:,} states")
+def play(*actors, laws=PROMISES, bounds=FAILING, start=START):
+    result = explore(actors, start, laws, bounds)
+    print(result)
     return result
 
 
-def must_hold(*actors, **how):
-    result = play(*actors, **how)
-    assert not result.violations, str(result)
+def must_hold(*actors, start=START, laws=(), **how):
+    result = play(*actors, laws=(*PROMISES, readers_get_all_of(start), *laws), start=start, **how)
+    assert not result.violations
     assert result.schedules
 
 
@@ -67,16 +85,16 @@ def test_one_writer_and_two_consumers_of_which_one_crashes(write):
 
 
 @pytest.mark.parametrize("numbers", [(0x100, 0x200), (0x200, 0x100)])
-def test_one_writer_and_two_consumers_with_one_lost_answer(numbers):
+def test_a_marker_and_two_consumers_with_a_crash_and_a_lost_answer(numbers):
     first, second = numbers
-    must_hold(WRITERS["put"], holder("first", first, FIRST), consumer("second", second), bounds=LOSING)
+    must_hold(marker("writer"), holder("first", first, FIRST), consumer("second", second))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("write", ["put", "mark"])
-def test_one_writer_and_two_consumers_with_a_crash_and_a_lost_answer(write):
-    must_hold(WRITERS[write], consumer("first", 0x100), consumer("second", 0x200))
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("write", WRITERS)
+def test_one_writer_and_two_consumers_with_one_lost_answer(write):
+    must_hold(WRITERS[write], consumer("first", 0x100), consumer("second", 0x200), bounds=LOSING)
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -165,6 +183,104 @@ def test_a_listing_of_two_pages_and_two_consumers(pages):
     must_hold(WRITERS["mark"], holder("first", 0x100, FIRST), consumer("second", 0x200), bounds=bounds)
 
 
-def test_a_write_that_lands_long_after_its_writer_gave_up():
-    bounds = Bounds(crashes=0, lost=0, late=1)
-    must_hold(WRITERS["mark"], holder("first", 0x100, FIRST), consumer("second", 0x200), bounds=bounds)
+def only_proven(world):
+    """The parent is ``A`` with its tokens or none, and is found while it is there and the only one."""
+    last = last_word(world)
+    if last and last.what == "resolved":
+        asked = asked_at(world, "resolve")
+        before, ever = said_in(world.log[:asked], "stored"), said(world, "write")
+        if last.value not in (("resolved", ("a", (1, 2, 7, 8))), ("unresolved", None)):
+            return f"a parent nobody proved: {last.value}"
+        certain = key_of(A) in before and not ever & {key_of(TWIN), key_of(OTHER_A)}
+        doubtful = {key_of(A), key_of(TWIN)} <= before or {key_of(A), key_of(OTHER_A)} <= before
+        if (certain and not last.value[1]) or (doubtful and last.value[1]) or (key_of(A) not in ever and last.value[1]):
+            return f"{last.value} after {sorted(before)}"
+    return None
+
+
+@pytest.mark.parametrize("pages", [None, *PAGES])
+@pytest.mark.parametrize("rival", [B, TWIN, OTHER_A], ids=["another call", "an equal call", "another payload"])
+def test_resolve_and_two_writers(rival, pages):
+    actors = putter("writer", A), putter("rival", rival), resolver("resolver")
+    bounds = Bounds(crashes=1, lost=1, second_page=PAGES.get(pages))
+    must_hold(*actors, bounds=bounds, start=stored(), laws=[only_proven])
+
+
+LATE = Bounds(crashes=0, lost=0, late=1)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_one_writer_and_one_consumer_and_a_request_that_lands_long_after_it_was_given_up(write):
+    must_hold(WRITERS[write], consumer("consumer", 0x100), bounds=LATE)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("write", ["put", "mark"])
+def test_one_writer_and_two_consumers_and_a_request_that_lands_long_after_it_was_given_up(write):
+    must_hold(WRITERS[write], holder("first", 0x100, FIRST), consumer("second", 0x200), bounds=LATE)
+
+
+def withdraw(claim):
+    """One tombstone for all consumers, withdrawn when something new appeared."""
+    index = yield from read_index(claim.rollout)
+    if index.tombstone or index.snapshot_id != claim.snapshot_id:
+        return False
+    yield from put(tombstone_key(claim.rollout), claim.tombstone)
+    seen = yield from read_index(claim.rollout)
+    if set(seen.state) - set(index.state):
+        yield from delete([tombstone_key(claim.rollout)])
+        return False
+    yield from delete(claim.rollout + name for name in index.state)
+    return True
+
+
+def ignore_rivals(claim):
+    """An intent for each consumer and a commit after a clean listing, whatever the others want."""
+    index = yield from read_index(claim.rollout)
+    if index.tombstone or index.snapshot_id != claim.snapshot_id:
+        return False
+    yield from put(claim.intent, write_object(objects=index.state))
+    seen = yield from read_index(claim.rollout)
+    if set(seen.state) - set(index.state):
+        yield from delete([claim.intent])
+        return False
+    yield from put(tombstone_key(claim.rollout), claim.tombstone)
+    yield from delete(claim.rollout + name for name in index.state)
+    return True
+
+
+def broken_by(drop) -> set[str]:
+    """Return the laws that a late marker and two such consumers break, of those that matter here."""
+    actors = marker("writer"), consumer("first", 0x100, drop=drop), consumer("second", 0x200, drop=drop)
+    laws = promise_8_one_snapshot_is_retired, promise_9_nothing_vanishes_from_a_live_rollout
+    return {violation.law for violation in play(*actors, laws=laws, bounds=CRASHING).violations}
+
+
+def test_the_planted_bug_a_tombstone_that_is_withdrawn_is_found():
+    assert broken_by(withdraw) == {
+        "promise_8_one_snapshot_is_retired",
+        "promise_9_nothing_vanishes_from_a_live_rollout",
+    }
+
+
+def test_the_planted_bug_intents_without_agreement_is_found():
+    assert broken_by(ignore_rivals) == {"promise_8_one_snapshot_is_retired"}
+
+
+def test_the_drop_that_ships_holds_where_those_break():
+    assert broken_by(drop) == set()
+
+
+def test_an_abandoned_drop_of_a_rollout_that_changed_refuses_every_other_until_it_is_retired():
+    """Nobody can tell a consumer that died before its tombstone from one that is slow."""
+    store = bucket_of(START)
+    abandoned = drop(FIRST.claim(1))
+    perform(abandoned.send(perform(next(abandoned), store)), store)
+    run(put_entry(RUN, B), store)
+    fresh = run(freeze(RUN, ROLLOUT), store)
+    assert not run(drop(Wanted(fresh.snapshot_id, fresh.version).claim(2)), store)
+    assert not run(drop(FIRST.claim(3)), store)
+    assert len(run(freeze(RUN, ROLLOUT), store).entries) == 2
+    run(retire(FAMILY, RUN, [ROLLOUT]), store)
+    assert [meta.key for meta in store.scan(PREFIX)] == [TOMBSTONE]

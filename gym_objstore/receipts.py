@@ -115,7 +115,7 @@ def _readable(manifest: Any) -> RolloutManifest | str:
     try:
         return RolloutManifest.model_validate(said)
     except ValidationError:
-        return require_id(said.get("rollout_id"), "the manifest's rollout_id")
+        return require_id(said.get("rollout_id", ""), "the manifest's rollout_id")
 
 
 def _terminal(rows: Sequence[CallRecord], attribution: TerminalAttribution, *, declared: bool) -> Terminal:

@@ -80,14 +80,19 @@ def _agreed(claim: Claim, snapshot: Sequence[str], seen: Index) -> Flow[bool]:
 
 
 def _finish(claim: Claim, index: Index) -> Flow[bool]:
-    """Complete a drop behind its own tombstone; the names to delete are in any of its drop-intents."""
+    """Complete a drop behind its own tombstone; the names to delete are in any of its drop-intents.
+
+    An intent that was listed may be gone: its consumer withdrew, which says nothing, or it was deleted after
+    the data. The intent of whoever put the tombstone is never withdrawn, so without any the data is gone.
+    """
     if not (yield from _ours(claim)):
         return False
     for name in index.drops:
         if name.snapshot == claim.snapshot_id:
             intent = yield from find(drop_key(claim.rollout, name), read_object)
-            yield from _remove(claim, intent["objects"] if intent else (), index)
-            break
+            if intent is not None:
+                yield from _remove(claim, intent["objects"], index)
+                break
     return True
 
 
@@ -113,7 +118,7 @@ def retire(family: str, run_id: str, rollout_ids: Sequence[str]) -> Flow[Removal
     prefixes = [rollout_prefix(family, run_id, one) for one in rollout_ids]
     yield from together(Put(tombstone_key(prefix), write_object(cause="retire")) for prefix in prefixes)
     indexes = yield from _list(prefixes)
-    yield from _delete(key for index in indexes for key in _contents(index))
+    yield from _empty(indexes)
     return _removal(rollout_ids, [bool(index.state) for index in indexes])
 
 
@@ -125,7 +130,7 @@ def delete_rollouts(family: str, run_id: str, rollout_ids: Sequence[str]) -> Flo
     """
     prefixes = [rollout_prefix(family, run_id, one) for one in rollout_ids]
     indexes = yield from _list(prefixes)
-    yield from _delete(key for index in indexes for key in _contents(index))
+    yield from _empty(indexes)
     yield from delete(tombstone_key(index.rollout) for index in indexes if index.tombstone)
     return _removal(rollout_ids, [bool(index.state or index.tombstone or index.drops) for index in indexes])
 
@@ -135,9 +140,10 @@ def _list(prefixes: Sequence[str]) -> Flow[list[Index]]:
     return [index_keys(prefix, (meta.key for meta in metas)) for prefix, metas in zip(prefixes, found, strict=True)]
 
 
-def _contents(index: Index) -> Iterable[str]:
-    yield from (index.rollout + name for name in index.state)
-    yield from (drop_key(index.rollout, name) for name in index.drops)
+def _empty(indexes: Sequence[Index]) -> Flow[None]:
+    """Delete the state objects and only then the drop-intents: a drop whose intent is gone takes its data for gone."""
+    yield from _delete(index.rollout + name for index in indexes for name in index.state)
+    yield from _delete(drop_key(index.rollout, name) for index in indexes for name in index.drops)
 
 
 def _delete(keys: Iterable[str]) -> Flow[None]:

@@ -31,7 +31,6 @@ from gym_objstore.keys import (
     parse_row_name,
     parse_staged_name,
     run_prefix,
-    staged_key,
 )
 
 if TYPE_CHECKING:

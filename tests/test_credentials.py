@@ -147,9 +147,8 @@ def test_credentials_that_are_about_to_expire_are_renewed_between_requests(serve
     store = open_store("s3://bucket", backend=backend, endpoint=server.endpoint)
     for _ in range(3):
         store.put("a/b", b"x")
-    if backend != "obstore":
-        assert [signed(request)[0] for request in server.requests] == ["key-1", "key-2", "key-3"]
     store.close()
+    assert len({signed(request)[0] for request in server.requests}) == 3
 
 
 def test_obstore_asks_again_before_any_credentials_of_the_chain_can_have_expired(aws: Path):
@@ -196,7 +195,7 @@ def test_credentials_that_stay_expired_are_denied_with_the_next_step(server: Can
 
 
 def test_a_credential_process_that_fails_is_told_as_what_it_is(server: CannedS3, backend: str, aws: Path):
-    (aws / "config").write_text(f"[default]\ncredential_process = {sys.executable} -c raise(SystemExit('broken'))\n")
+    (aws / "config").write_text("[default]\ncredential_process = /no/such/program\n")
     store = open_store("s3://bucket", backend=backend, endpoint=server.endpoint, retry_seconds=0)
     with pytest.raises(ConnectionError) as caught:
         store.put("a/b", b"x")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gym_objstore.checking import runs
 from gym_objstore.cli.options import Backend, Endpoint, Json, Profile, Region, Run, Url, open_store, require_run
 from gym_objstore.cli.printing import print_json, print_table, say, tracked
-from gym_objstore.errors import Invalid
+from gym_objstore.errors import Invalid, NotFound
 from gym_objstore.flow import run
 from gym_objstore.sweeping import Orphans, Rest, find_orphans, remove_orphans, unlisted
 
@@ -55,6 +56,9 @@ def sweep(
     files, period, wanted = checkpoint or [], seconds(grace), require_run(run_id)
     kept = _kept(files)
     store = open_store(url, endpoint, region, profile, backend)
+    if wanted not in run(runs(), store):
+        hint = "check the url and the run id; list the runs: gym-objstore ls"
+        raise NotFound(f"no such run in this store, run_id={wanted}", kind="no_run", hint=hint)
     found = run(find_orphans(wanted, now=time.time(), grace=period), store)
     # A checkpoint that was saved while the store was listed counts too.
     kept |= _kept(files)

@@ -21,6 +21,12 @@ BAD_RANGE = "bad_range"
 NOT_SUPPORTED = "not_supported"
 """The kind of error for an operation that this storage does not have."""
 
+EXPIRED = "expired_token"
+"""The kind of error for credentials that have expired; a backend then reads them anew for the next attempt."""
+
+FULL = "disk_full"
+"""The kind of error for a storage without room, which is not waited for."""
+
 _SAID_LIMIT = 200
 
 
@@ -68,7 +74,7 @@ _WRONG_SECRET = _Meaning(
 )
 _EXPIRED = _Meaning(
     Denied,
-    "expired_token",
+    EXPIRED,
     "the credentials have expired",
     "renew them, for example with 'aws sso login'; they are read again at the next attempt",
 )
@@ -81,7 +87,7 @@ _SERVER = _Meaning(Unavailable, "server_error", "the storage failed")
 _TIMEOUT = _Meaning(
     Unavailable, "timeout", "the storage did not answer in time", "check the network, or raise timeout="
 )
-_FULL = _Meaning(Unavailable, "disk_full", "the storage is full", "free space or raise the quota")
+_FULL = _Meaning(Unavailable, FULL, "the storage is full", "free space or raise the quota")
 _TOO_LARGE = _Meaning(Invalid, "too_large", "the object is larger than the storage takes")
 _BAD_KEY = _Meaning(Invalid, "bad_key", "the storage takes no object of this name", "shorten the url's prefix")
 _BAD_RANGE = _Meaning(Invalid, BAD_RANGE, "the object ends before the range")

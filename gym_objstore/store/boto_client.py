@@ -117,6 +117,8 @@ _KINDS = {
     "TokenRetrievalError": "expired_token",
     "CredentialRetrievalError": "credentials_failed",
     "MetadataRetrievalError": "credentials_failed",
+    "FileNotFoundError": "credentials_failed",  # the program or file that gives them; an absent object is an answer
+    "PermissionError": "credentials_failed",
 }
 """What the exceptions of botocore, urllib3 and aiohttp mean that carry no answer, the narrowest class first."""
 

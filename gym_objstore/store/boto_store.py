@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gym_objstore.errors import ObjstoreError
 from gym_objstore.store import Meta, joined
+from gym_objstore.store.answers import EXPIRED
 from gym_objstore.store.boto_client import bulk_removal, connect, connect_async, removed, translated
 from gym_objstore.store.cloud import CloudStore
 from gym_objstore.store.paired import Page, Step
@@ -145,7 +146,7 @@ class BotoStore(CloudStore):
                     answer["Body"] = stream.read()
         except Exception as error:
             found = self._translated(error, step)
-            if found.kind == "expired_token":
+            if found.kind == EXPIRED:
                 self._clients.forget(client)
             raise found from error
         return answer
@@ -160,7 +161,7 @@ class BotoStore(CloudStore):
                     answer["Body"] = await stream.read()
         except Exception as error:
             found = self._translated(error, step)
-            if found.kind == "expired_token":
+            if found.kind == EXPIRED and client is not None:
                 await self._clients_async.renew(client)
             raise found from error
         return answer

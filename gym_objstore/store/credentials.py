@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_REGION = "us-east-1"
 
 _LIFETIME = timedelta(minutes=10)
-"""How long a client keeps what the chain gave it.
-
-boto3 renews temporary credentials when less than ten minutes of them are left, and obstore asks again when
-less than five minutes of this lifetime are: so a request is never signed with credentials that have expired.
-"""
+"""How long obstore keeps what the chain gave it; it asks again when less than five minutes of that are left."""
 
 
 class Place(NamedTuple):
@@ -65,6 +61,23 @@ class Explicit:
             "token": revealed(options.session_token),
             "expires_at": None,
         }
+
+
+class Chained:
+    """Credentials of boto3's chain, for obstore to call whenever the last ones near their end."""
+
+    def __init__(self, chain: Any, found: Any) -> None:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        self._ask = Boto3CredentialProvider(chain, ttl=_LIFETIME)
+        self._found = found
+
+    def __call__(self) -> Any:
+        """Return the credentials as obstore reads them, with their own end where that is sooner than ours."""
+        given = self._ask()
+        if ends := getattr(self._found, "_expiry_time", None):
+            given["expires_at"] = min(given["expires_at"], ends)
+        return given
 
 
 def revealed(secret: Masked | None) -> str | None:
@@ -145,13 +158,12 @@ def provider(options: StoreOptions, chain: Any) -> Callable[[], Any] | None:
         return Explicit(options)
     if chain is None:
         return None
-    from obstore.auth.boto3 import Boto3CredentialProvider
-
     if os.environ.get("AWS_SKIP_SIGNATURE"):
         return None
-    if chain.get_credentials() is None:
+    found = chain.get_credentials()
+    if found is None:
         raise no_answer("no_credentials", Call("open", "", f"store={options.url}"), "the chain ended")
-    return Boto3CredentialProvider(chain, ttl=_LIFETIME)
+    return Chained(chain, found)
 
 
 def describe(options: StoreOptions) -> tuple[Setting, ...]:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from gym_objstore.errors import Denied, Invalid, NotFound, ObjstoreError, Unavailable
+from gym_objstore.store.answers import FULL
 from gym_objstore.store.folder import Folder
 from gym_objstore.store.paired import Page, PairedStore, Step
 from gym_objstore.store.scopes import PerProcess
@@ -107,7 +108,7 @@ def _meaning(error: OSError, call: Call) -> ObjstoreError:
     if error.errno in _REFUSED:
         return Denied(text, kind="access_denied", key=call.key, hint="check the owner and mode of the folder")
     if error.errno in _FULL:
-        return Unavailable(text, kind="disk_full", key=call.key, hint="free space or raise the quota")
+        return Unavailable(text, kind=FULL, key=call.key, hint="free space or raise the quota")
     if error.errno in _BAD_NAME:
         hint = "a file cannot stand where a folder does, nor the other way round"
         return Invalid(text, kind="bad_key", key=call.key, hint=hint)

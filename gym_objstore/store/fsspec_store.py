@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gym_objstore.errors import Invalid, NotFound, ObjstoreError, Unusable
 from gym_objstore.store import Meta, boto_client, credentials, joined
-from gym_objstore.store.answers import NOT_SUPPORTED, Answer, no_answer, refusal
+from gym_objstore.store.answers import EXPIRED, NOT_SUPPORTED, Answer, no_answer, refusal
 from gym_objstore.store.cloud import ANY_KEY, CloudStore
 from gym_objstore.store.paired import Page, Step
 from gym_objstore.store.scopes import LoopResource, PerProcess
@@ -129,22 +129,31 @@ class FsspecStore(CloudStore):
         return Step("rm_file", key, (self._root + key,))
 
     def _perform(self, step: Step) -> Any:
+        system = None
         try:
-            return getattr(self._systems(), step.name)(*step.arguments, **step.options)
+            system = self._systems()
+            return getattr(system, step.name)(*step.arguments, **step.options)
         except Exception as error:
-            raise self._translated(error, step) from error
+            found = self._translated(error, step)
+            if found.kind == EXPIRED:
+                self._systems.forget(system)
+            raise found from error
 
     async def _perform_async(self, step: Step) -> Any:
+        system = None
         try:
             if not _is_async(self._options):
                 return await asyncio.to_thread(self._perform, step)
             system = await self._systems_async()
             return await getattr(system, f"_{step.name}")(*step.arguments, **step.options)
         except Exception as error:
-            raise self._translated(error, step) from error
+            found = self._translated(error, step)
+            if found.kind == EXPIRED and system is not None:
+                await self._systems_async.renew(system)
+            raise found from error
 
     def _translated(self, error: Exception, step: Step) -> ObjstoreError:
-        found = _meaning(error, self._call(_OPERATIONS[step.name], step.key))
+        found = _meaning(error, self._call(_OPERATIONS[step.name], step.key), s3=self._options.location.scheme == "s3")
         if found is None:
             raise error
         return found
@@ -215,7 +224,7 @@ def _meta(key: str, found: Mapping[str, Any]) -> Meta:
     return Meta(key, found["size"], modified.timestamp() if isinstance(modified, datetime) else float(modified))
 
 
-def _meaning(error: BaseException, call: Call) -> ObjstoreError | None:
+def _meaning(error: BaseException, call: Call, *, s3: bool) -> ObjstoreError | None:
     """Return the error of this package that one of fsspec's means, None for one that is not about storage."""
     cause: BaseException | None = error
     while cause is not None:
@@ -224,9 +233,9 @@ def _meaning(error: BaseException, call: Call) -> ObjstoreError | None:
         cause = cause.__cause__
     text = f"{call.operation} failed: {error}, {call.where}"
     match error:
-        case FileNotFoundError():
+        case FileNotFoundError() if error.errno is None or not s3:  # else a credential program is missing
             return refusal(Answer(404, "NoSuchKey"), call)
-        case PermissionError():
+        case PermissionError() if error.errno is None or not s3:
             return refusal(Answer(403, "AccessDenied"), call)
         case OSError(errno=errno.ENOSPC):
             return no_answer("disk_full", call, error)

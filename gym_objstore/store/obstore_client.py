@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from gym_objstore.errors import Invalid, ObjstoreError
-from gym_objstore.store import credentials
+from gym_objstore.store import boto_client, credentials
 from gym_objstore.store.answers import Answer, Call, no_answer, refusal
 from gym_objstore.store.exit_guard import guard_exit
 
@@ -31,6 +31,7 @@ _SAID = re.compile(r"<Message>([^<]+)</Message>")
 _DELETED_KEY = re.compile(r"DeleteObjects request failed for key (.+?): ")
 _SILENCES = (
     # The order matters: a failed handshake is reported as a failed connection too.
+    (re.compile(r"SSOTokenLoadError|UnauthorizedSSOTokenError|TokenRetrievalError"), "expired_token"),
     (re.compile(r"External AWS credential provider|credential"), "credentials_failed"),
     (re.compile(r"certificate|InvalidMessage|InvalidContentType|TlsError|HandshakeFailure|InvalidCertificate"), "tls"),
     (re.compile(r"kind: Timeout|TimedOut"), "timeout"),
@@ -42,18 +43,23 @@ _SILENCES = (
 def connect(options: StoreOptions, *, bulk: bool = True) -> Any:
     """Return a new client for the options' bucket and prefix; ``bulk=False`` removes objects one by one.
 
-    Raises ``Invalid`` for options that the client does not take.
+    Raises ``Invalid`` for options that the client does not take, and what finding credentials raises.
     """
     from obstore.exceptions import BaseError
 
     guard_exit()
     try:
         return _connect_s3(options, bulk=bulk) if options.location.scheme == "s3" else _connect_other(options)
+    except ObjstoreError:
+        raise
     except (BaseError, ValueError) as error:
-        if isinstance(error, ObjstoreError):
-            raise
         message = f"obstore does not take these options, store={options.url}, cause={str(error).splitlines()[0]}"
         raise Invalid(message, kind="bad_option") from error
+    except Exception as error:
+        # Such as a file that is not found, which must not be taken for an absent object.
+        if (found := boto_client.translated(error, Call("open", "", f"store={options.url}"))) is None:
+            raise
+        raise found from error
 
 
 def _connect_other(options: StoreOptions) -> Any:
@@ -61,7 +67,9 @@ def _connect_other(options: StoreOptions) -> Any:
 
     scheme, bucket, prefix = options.location
     cloud: Any = {"gs": GCSStore, "az": AzureStore}[scheme]
-    return cloud(bucket, prefix=prefix or None, client_options=_http(options), retry_config=_NO_RETRIES)
+    return cloud(
+        bucket, prefix=prefix or None, client_options=_http(options, options.endpoint), retry_config=_NO_RETRIES
+    )
 
 
 def _connect_s3(options: StoreOptions, *, bulk: bool) -> Any:
@@ -85,7 +93,7 @@ def _connect_s3(options: StoreOptions, *, bulk: bool) -> Any:
         bucket,
         prefix=prefix or None,
         config=config,  # type: ignore[arg-type] # built from parts
-        client_options=_http(options),
+        client_options=_http(options, place.endpoint),
         retry_config=_NO_RETRIES,
         credential_provider=credentials.provider(options, chain),
     )
@@ -99,9 +107,9 @@ def _with_bucket(endpoint: str, bucket: str) -> str:
     return parts._replace(netloc=f"{bucket}.{parts.netloc}").geturl()
 
 
-def _http(options: StoreOptions) -> Any:
+def _http(options: StoreOptions, endpoint: str | None) -> Any:
     config: dict[str, Any] = {
-        "allow_http": (options.endpoint or "").startswith("http://"),
+        "allow_http": (endpoint or "").startswith("http://"),
         "connect_timeout": timedelta(seconds=options.connect_timeout),
         "read_timeout": timedelta(seconds=options.timeout),
         "timeout": _WHOLE_REQUEST,
@@ -125,7 +133,9 @@ def translated(error: Exception, call: Call, root: str) -> ObjstoreError:
     """
     from obstore.exceptions import BaseError
 
-    if isinstance(error, ObjstoreError) or not isinstance(error, BaseError | OSError | ValueError):
+    if isinstance(error, ObjstoreError):
+        return error
+    if not isinstance(error, BaseError | OSError | ValueError):
         raise error
     text = str(error)
     if found := _DELETED_KEY.search(text):

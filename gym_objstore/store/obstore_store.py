@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gym_objstore.errors import Invalid, ObjstoreError, Unusable
 from gym_objstore.store import Meta
+from gym_objstore.store.answers import EXPIRED
 from gym_objstore.store.boto_store import BotoStore
 from gym_objstore.store.cloud import ANY_KEY, CloudStore
 from gym_objstore.store.obstore_client import FOREIGN_KEY, connect, translated
@@ -144,8 +145,9 @@ class ObstoreStore(CloudStore):
         return self._clients() if bulk else self._clients_without_bulk()
 
     def _perform(self, step: Step) -> Any:
-        target = self._client() if step.on is None else step.on
+        target = step.on
         try:
+            target = self._client() if target is None else target
             return getattr(target, step.name)(*step.arguments, **step.options)
         except StopIteration:
             return None
@@ -155,8 +157,9 @@ class ObstoreStore(CloudStore):
     async def _perform_async(self, step: Step) -> Any:
         if isinstance(step.on, BotoStore):
             return await asyncio.to_thread(self._perform, step)
-        target = self._client() if step.on is None else step.on
+        target = step.on
         try:
+            target = self._client() if target is None else target
             return await getattr(target, _ASYNC_NAMES[step.name])(*step.arguments, **step.options)
         except StopAsyncIteration:
             return None
@@ -166,7 +169,7 @@ class ObstoreStore(CloudStore):
     def _translated(self, error: Exception, step: Step, client: Any) -> ObjstoreError:
         call = self._call(_OPERATIONS.get(step.name, step.name), step.key)
         found = translated(error, call, self._options.location.prefix)
-        if found.kind == "expired_token":
+        if found.kind == EXPIRED:
             self._clients.forget(client)
         return found
 

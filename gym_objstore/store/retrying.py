@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gym_objstore.errors import Denied, ObjstoreError, Unavailable
+from gym_objstore.store.answers import EXPIRED, FULL
 from gym_objstore.store.scopes import PerLoop, PerProcess
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ class Patience:
         if self._attempts == 0:
             self._start = time.monotonic()
         self._attempts += 1
-        if error.kind == "expired_token" and not self._renewed:
+        if error.kind == EXPIRED and not self._renewed:
             self._renewed = True
             return 0.0
-        if not isinstance(error, Unavailable) or error.kind == "disk_full":
+        if not isinstance(error, Unavailable) or error.kind == FULL:
             raise error
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - no secret, only out of step with the others
         pause = max(jitter * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._attempts, 16)), self._asked(error))

@@ -196,11 +196,15 @@ def resolver(name: str) -> Actor:
 
     def stage(log, _):
         log.asked("resolve")
-        found = yield from Resolver(RUN, ContextMatcher(), _Cache()).resolve(ROLLOUT, request_after("hi"))
-        parent = (found.match.model_call_id, found.match.cumulative_token_ids) if found.match else None
-        log.answered("resolved", (str(found.status), parent))
+        log.answered("resolved", (yield from resolving()))
 
     return Actor(name, (stage,))
+
+
+def resolving():
+    """Return the status, and the parent with its tokens if there is one."""
+    found = yield from Resolver(RUN, ContextMatcher(), _Cache()).resolve(ROLLOUT, request_after("hi"))
+    return str(found.status), found.match and (found.match.model_call_id, found.match.cumulative_token_ids)
 
 
 class _Cache(dict):

@@ -1,0 +1,285 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a sweep finds, keeps and refuses, as flows and as a command."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from gym_objstore import ledger, tokens
+from gym_objstore.cli.app import app
+from gym_objstore.cli.sweep import seconds
+from gym_objstore.errors import Corrupt, Denied, Invalid
+from gym_objstore.flow import run
+from gym_objstore.keys import parse_staging_key, staged_key
+from gym_objstore.objects import announcement
+from gym_objstore.receipts_published import mark_consumed, publish, retire_consumed
+from gym_objstore.retirement import retire
+from gym_objstore.store.memory import MemoryStore
+from gym_objstore.store.opening import open_store
+from gym_objstore.sweeping import find_orphans, remove_orphans
+from gym_objstore.testing.counting import Costs, CountingStore
+from gym_objstore.testing.wrapping import WrappedStore
+from gym_objstore.tokens import begin_call, put_entry
+from tests.entries import make_entry
+from tests.finished import RUN, commit_of, finish, receipt_for, record_calls, stage_call
+from tests.places import place_of
+
+LATER = time.time() + 1_000_000.0
+"""A time at which everything that these tests write is old."""
+
+
+@pytest.fixture(params=["memory", "file", "seaweedfs"])
+def store(request):
+    place = place_of(request.param, request)
+    for name in ("run_id", "spill_dir"):
+        del place[name]
+    found = open_store(place.pop("url"), **place)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def memory():
+    return MemoryStore()
+
+
+def found_in(store, *, now=LATER, grace=3600.0):
+    return run(find_orphans(RUN, now=now, grace=grace), store)
+
+
+def names(orphans):
+    return [rest.name for rest in orphans.rests]
+
+
+def keys_of(store, prefix="staged/"):
+    return sorted(meta.key for meta in store.scan(prefix))
+
+
+def object_key(staging_key):
+    return staged_key(RUN, parse_staging_key(staging_key))
+
+
+def test_exactly_the_rows_without_a_referrer_are_removed(store):
+    finish(store, "finished")
+    recorded = record_calls(store, "running")
+    _, abandoned = stage_call(store, "c0", rollout_id="abandoned")
+    _, twin = stage_call(store, "c0", rollout_id="running", generated=(99,))
+    found = found_in(store)
+    assert names(found) == [abandoned, twin]
+    assert (found.staged_rows, found.young_rows) == (6, 0)
+    before = keys_of(store)
+    assert names(found_in(store)) == [abandoned, twin]
+    assert keys_of(store) == before
+    assert [rest.name for rest in run(remove_orphans(found), store)] == [abandoned, twin]
+    assert set(before) - set(keys_of(store)) == {object_key(abandoned), object_key(twin)}
+    assert names(found_in(store)) == []
+    assert object_key(recorded[0]) in keys_of(store)
+
+
+def test_a_row_within_the_grace_period_is_left_alone(memory):
+    stage_call(memory, "c0")
+    found = found_in(memory, now=time.time() + 60.0, grace=3600.0)
+    assert (names(found), found.staged_rows, found.young_rows) == ([], 1, 1)
+
+
+def test_a_row_of_an_admitted_call_is_left_alone_until_its_rollout_is_retired(memory):
+    _, key = stage_call(memory, "c0")
+    run(begin_call(RUN, "rollout-1", "c0"), memory)
+    assert names(found_in(memory)) == []
+    run(retire(tokens.FAMILY, RUN, ["rollout-1"]), memory)
+    assert names(found_in(memory)) == [key]
+
+
+def test_a_receipt_keeps_rows_whose_ledger_is_retired(memory):
+    keys = finish(memory)
+    _, orphan = stage_call(memory, "c9")
+    run(retire(ledger.FAMILY, RUN, ["rollout-1"]), memory)
+    assert names(found_in(memory)) == [orphan]
+    run(mark_consumed(RUN, ["rollout-1"], "step-1"), memory)
+    run(retire_consumed(RUN, ["step-1"]), memory)
+    assert names(found_in(memory)) == sorted([*keys, orphan])
+
+
+def test_what_a_checkpoint_lists_stays(memory):
+    keys = finish(memory)
+    others = finish(memory, "rollout-2")
+    run(mark_consumed(RUN, ["rollout-1", "rollout-2"], "step-1"), memory)
+    run(retire_consumed(RUN, ["step-1"]), memory)
+    found = found_in(memory)
+    assert len(found.rests) == 4
+    assert [rest.name for rest in run(remove_orphans(found, {keys[0], "rollout-2"}), memory)] == [keys[1]]
+    assert keys_of(memory) == sorted(map(object_key, [keys[0], *others]))
+
+
+def test_a_row_that_was_written_again_meanwhile_stays(memory):
+    _, key = stage_call(memory, "c0")
+    found = found_in(memory)
+    time.sleep(0.01)
+    stage_call(memory, "c0")
+    assert run(remove_orphans(found), memory) == []
+    assert keys_of(memory) == [object_key(key)]
+
+
+def test_late_writes_behind_a_tombstone_are_removed_and_the_fence_stays(memory):
+    finish(memory)
+    entry = make_entry("rollout-1", "c0")
+    late = [commit_of(*stage_call(memory, "c0"))]
+    run(mark_consumed(RUN, ["rollout-1"], "step-1"), memory)
+    run(retire_consumed(RUN, ["step-1"]), memory)
+    with pytest.raises(RuntimeError):
+        run(put_entry(RUN, entry), memory)
+    row = ledger.prepare_row(f"ledger/{RUN}/rollout-1/", late[0])
+    memory.put(row.key, row.body)
+    with pytest.raises(RuntimeError):
+        run(publish(RUN, receipt_for_(late[0])), memory)
+    found = found_in(memory)
+    late_keys = [rest.meta.key for rest in found.rests if rest.kind == "late_write"]
+    assert [key.split("/")[0] for key in late_keys] == ["ledger", "manifests", "tokens"]
+    run(remove_orphans(found), memory)
+    assert sorted(key.split("/", 2)[2] for key in keys_of(memory, "")) == ["rollout-1/fences/tombstone"] * 3
+
+
+def receipt_for_(commit):
+    from gym_objstore.receipts import build_receipt
+
+    return build_receipt({"rollout_id": commit.rollout_id, "records": [commit.record.model_dump(mode="json")]}, 1.0)
+
+
+class Refusing(WrappedStore):
+    """A store that refuses to list or read below one prefix."""
+
+    def __init__(self, store, prefix):
+        super().__init__(store)
+        self.prefix = prefix
+
+    def scan(self, prefix):
+        if prefix.startswith(self.prefix):
+            raise Denied("no permission to list", key=prefix)
+        return super().scan(prefix)
+
+    def get(self, key):
+        if key.startswith(self.prefix):
+            raise Denied("no permission to read", key=key)
+        return super().get(key)
+
+
+@pytest.mark.parametrize("family", ["staged", "tokens", "ledger", "manifests"])
+def test_a_source_that_cannot_be_listed_is_named_and_nothing_is_swept(memory, family):
+    stage_call(memory, "c0")
+    with pytest.raises(Denied, match=f"source={family}/run-1/") as refused:
+        found_in(Refusing(memory, f"{family}/"))
+    assert refused.value.kind == "denied"
+
+
+def test_a_receipt_that_cannot_be_read_is_named_and_nothing_is_swept(memory):
+    finish(memory)
+    stage_call(memory, "c9")
+
+    class Unreadable(Refusing):
+        scan = WrappedStore.scan
+
+    with pytest.raises(Denied, match="source=manifests/run-1/rollout-1/receipts/"):
+        found_in(Unreadable(memory, "manifests/"))
+
+
+@pytest.mark.parametrize("name", ["receipts/other.json", "receipts/" + 64 * "0"])
+def test_a_receipt_that_is_none_of_ours_stops_the_sweep(memory, name):
+    stage_call(memory, "c0")
+    memory.put(f"manifests/{RUN}/rollout-1/{name}", b"{}")
+    with pytest.raises(Corrupt, match=name):
+        found_in(memory)
+
+
+def test_a_ledger_row_of_a_newer_format_stops_the_sweep(memory):
+    record_calls(memory)
+    stage_call(memory, "c0", generated=(99,))
+    memory.put(f"ledger/{RUN}/rollout-1/rows/c0.v2", b"{}")
+    with pytest.raises(Corrupt, match="c0.v2"):
+        found_in(memory)
+
+
+def test_what_is_no_row_of_ours_is_left_alone(memory):
+    memory.put(f"staged/{RUN}/rollout-1/rows/notes.txt", b"x")
+    memory.put(f"staged/{RUN}/rollout-1/other", b"x")
+    assert found_in(memory).staged_rows == 0
+
+
+def test_a_negative_grace_period_is_refused(memory):
+    for grace in (-1.0, float("nan")):
+        with pytest.raises(Invalid, match="must not be negative"):
+            found_in(memory, grace=grace)
+
+
+def test_a_sweep_costs_four_listings_and_reads_only_what_is_in_doubt(memory):
+    for number in range(50):
+        finish(memory, f"r{number}")
+    stage_call(memory, "c9", rollout_id="r7")
+    counted = CountingStore(memory)
+    found_in(counted)
+    assert counted.costs == Costs(5, {"LIST": 4, "GET": 1})
+
+
+@pytest.fixture
+def url(tmp_path):
+    found = f"file://{tmp_path}/store"
+    store = open_store(found)
+    store.put(announcement("staged", RUN).key, announcement("staged", RUN).body)
+    return found
+
+
+def call(url, *arguments):
+    return CliRunner().invoke(app, ["sweep", "--url", url, "--run-id", RUN, *arguments])
+
+
+def test_the_command_changes_nothing_unless_told_so(url):
+    _, key = stage_call(open_store(url), "c0")
+    shown = call(url, "--grace", "0s")
+    assert (shown.exit_code, "nothing was changed" in shown.stdout) == (0, True)
+    assert json.loads(call(url, "--grace", "0s", "--json").stdout)["found"][0]["key"] == object_key(key)
+    assert json.loads(call(url, "--json").stdout) == {
+        "staged_rows": 1,
+        "young_rows": 1,
+        "kept_by_checkpoints": 0,
+        "found": [],
+        "removed": [],
+    }
+    removed = json.loads(call(url, "--grace", "0s", "--delete", "--json").stdout)
+    assert removed["removed"] == [object_key(key)]
+    assert "1 were removed" not in call(url, "--grace", "0s", "--delete").stdout
+
+
+def test_the_command_keeps_what_checkpoints_list(url, tmp_path):
+    store = open_store(url)
+    keys = [stage_call(store, "c0", rollout_id=rollout)[1] for rollout in ("r1", "r2", "r3")]
+    (tmp_path / "one").write_text(f"{keys[0]}\n")
+    (tmp_path / "two").write_text("r2\n")
+    lists = [f"--checkpoint={tmp_path / name}" for name in ("one", "two")]
+    document = json.loads(call(url, "--grace", "0s", "--delete", "--json", *lists).stdout)
+    assert (document["removed"], document["kept_by_checkpoints"]) == ([object_key(keys[2])], 2)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n\n", b"\xff"])
+def test_the_command_refuses_a_list_it_cannot_read(url, tmp_path, content):
+    stage_call(open_store(url), "c0")
+    if content is not None:
+        (tmp_path / "list").write_bytes(content)
+    refused = call(url, "--grace", "0s", "--delete", "--checkpoint", str(tmp_path / "list"))
+    assert (refused.exit_code, "nothing is swept" in refused.stderr) == (2, True)
+    assert len(keys_of(open_store(url))) == 2
+
+
+def test_the_command_says_that_there_is_no_such_run(url):
+    missing = CliRunner().invoke(app, ["sweep", "--url", url, "--run-id", "run-9"])
+    assert (missing.exit_code, "no such run" in missing.stderr) == (3, True)
+
+
+def test_periods_are_written_with_a_unit():
+    assert [seconds(text) for text in ("90s", "30m", "24h", "7d")] == [90.0, 1800.0, 86_400.0, 604_800.0]
+    for wrong in ("24", "-1h", "h", "1.5h", ""):
+        with pytest.raises(Invalid, match="not a period"):
+            seconds(wrong)

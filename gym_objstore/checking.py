@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gym_objstore.flow import Find, Flow, folders, together
+from gym_objstore.errors import Retired
+from gym_objstore.flow import Flow, folders
 from gym_objstore.ids import spoken
 from gym_objstore.index import Index, read_index
-from gym_objstore.keys import FAMILIES, RUN_FOLDER, entry_key, run_prefix
-from gym_objstore.tokens import Problem, Snapshot, listed_problems, reader, snapshot_of
+from gym_objstore.keys import FAMILIES, RUN_FOLDER, run_prefix
+from gym_objstore.tokens import Problem, Snapshot, listed_problems, read_snapshot
 from gym_objstore.trajectories import rebuild
 
 if TYPE_CHECKING:
@@ -83,11 +84,11 @@ def _overview(rollout_id: str, index: Index) -> Overview:
 def check_rollout(rollout_id: str, rollout: str) -> Flow[Report]:
     """Re-read and re-hash everything below a rollout's prefix and prove every link between its calls."""
     index = yield from read_index(rollout)
-    if index.tombstone:
+    try:
+        snapshot = yield from read_snapshot(rollout_id, index)
+    except Retired:
+        index = yield from read_index(rollout)
         return Report(_overview(rollout_id, index), None, tuple(_behind_the_fence(rollout_id, index)))
-    names = index.sound
-    found = yield from together(Find(entry_key(rollout, name), reader(rollout, name)) for name in names)
-    snapshot = snapshot_of(rollout_id, index, list(zip(names, found, strict=True)))
     return Report(_overview(rollout_id, index), snapshot, tuple(_findings(index, snapshot)))
 
 

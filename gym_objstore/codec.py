@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stored body of a record: bytes from its canonical JSON, and back.
 
-Owns the formats and the refusal of bytes that are none. Does not own identity, the SHA-256 of the canonical JSON: a
-reader hashes what ``unpack`` returns before it believes ``parse``.
+Owns the formats and the refusal of bytes that are none. Does not own identity, the SHA-256 of the canonical JSON:
+``unpack`` returns the text to hash before ``parse`` is believed.
 
 Format ``zst`` is the canonical JSON as one zstd frame with content size and checksum, so ``zstd -d`` and ``sha256sum``
 check an object without this package; docs/decisions/0001-entry-codec.md says why. Format ``json`` is the text itself.
@@ -61,9 +61,9 @@ def decode(body: bytes, extension: str, *, limit: int = LIMIT) -> dict[str, Any]
 def unpack(body: bytes, extension: str, *, limit: int = LIMIT) -> bytes:
     """Return the text in a body, whose SHA-256 is the record's identity.
 
-    Allocates no more than ``limit`` bytes whatever the body claims. Raises ``Corrupt`` for a body that was cut short,
-    extended or altered; with kind ``newer_format`` for an extension this version does not know, and ``too_large``
-    for a text above ``limit``.
+    Never makes a text longer than ``limit`` bytes, whatever the body claims. Raises ``Corrupt`` for a body that was cut
+    short, extended or altered; with kind ``newer_format`` for an extension this version does not know, and
+    ``too_large`` for a text above ``limit``. Bare JSON is not checked here: its hash tells.
     """
     if extension == INTERCHANGE:
         _require_within(limit, len(body))
@@ -75,8 +75,9 @@ def unpack(body: bytes, extension: str, *, limit: int = LIMIT) -> bytes:
 
 
 def parse(text: bytes) -> dict[str, Any]:
-    """Return the record a text spells. Takes up to 25 times the text's size in memory.
+    """Return the record a text spells.
 
+    Takes some 16 times the text's size in memory for a token entry, and at most 100 times, for a text of empty objects.
     Raises ``Corrupt`` for what is no JSON object, or nested deeper than canonical JSON can be.
     """
     if not (text.startswith(b"{") and text.endswith(b"}")):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Conflict, Corrupt, Unavailable
 from gym_objstore.fingerprint import FINGERPRINT_VERSION, assistant_fingerprint, conversation_digest
-from gym_objstore.flow import Find, Flow, Head, Put, Scan, compute, delete, find, scan, together
+from gym_objstore.flow import Find, Flow, Head, Put, Scan, compute, delete, find, head, scan, together
 from gym_objstore.ids import require_id, segment
 from gym_objstore.keys import (
     FENCES,
@@ -134,7 +134,10 @@ def manifest(run_id: str, rollout_id: str) -> Flow[RolloutManifest]:
         raise retired(rollout)
     keys = [row_key(rollout, names[0]) for names in listing.rows.values() if len(names) == 1]
     keys += [f"{rollout}{name}" for name in listing.failures]
-    bodies = yield from together(Find(key, bytes) for key in keys)
+    # Asked for after the listing, whose pages are of different times: see tokens.read_snapshot.
+    tombstone, *bodies = yield from together([Head(tombstone_key(rollout)), *(Find(key, bytes) for key in keys)])
+    if tombstone is not None:
+        raise retired(rollout)
     if None in bodies:
         yield from _explain_missing(rollout, keys[bodies.index(None)])
     conflicts = [call for call, names in listing.rows.items() if len(names) > 1]
@@ -147,9 +150,10 @@ def has_rows(run_id: str, rollout_id: str) -> Flow[bool]:
     """Say whether the ledger holds any row, of a commit or a failure. Raises ``Retired`` behind a tombstone."""
     rollout = rollout_prefix(FAMILY, run_id, rollout_id)
     listing = yield from _list(rollout)
-    if listing.tombstone:
+    found = bool(listing.rows or listing.failures or listing.foreign)
+    if listing.tombstone or (not found and (yield from head(tombstone_key(rollout))) is not None):
         raise retired(rollout)
-    return bool(listing.rows or listing.failures or listing.foreign)
+    return found
 
 
 def resolve_row(run_id: str, rollout_id: str, items: list[dict[str, Any]]) -> Flow[LineageMatch | None]:

@@ -58,10 +58,8 @@ def drop(claim: Claim) -> Flow[bool]:
     Raises: storage errors only, after which repeating is safe.
     """
     index = yield from read_index(claim.rollout)
-    if index.tombstone:
-        return (yield from _finish(claim, index))
-    if (index.snapshot_id, index.version) != (claim.snapshot_id, claim.version):
-        return False
+    if index.tombstone or (index.snapshot_id, index.version) != (claim.snapshot_id, claim.version):
+        return (yield from _finish(claim))
     yield from put(claim.intent, write_object(objects=index.state))
     seen = yield from read_index(claim.rollout)
     if not (yield from _agreed(claim, index.state, seen)):
@@ -73,20 +71,25 @@ def drop(claim: Claim) -> Flow[bool]:
 
 
 def _agreed(claim: Claim, snapshot: Sequence[str], seen: Index) -> Flow[bool]:
-    """Say whether nothing outside the snapshot appeared and nobody wants, or retired, another one."""
+    """Say whether nothing outside the snapshot appeared and nobody wants, or retired, another one.
+
+    The tombstone is asked for after the listing, whose pages are of different times: a rival that committed
+    between two of them would show neither its tombstone in the one nor its intent in the other.
+    """
     if set(seen.state) - set(snapshot) or any(one.snapshot != claim.snapshot_id for one in seen.drops):
         return False
-    return not seen.tombstone or (yield from _ours(claim))
+    return (yield from _tombstone(claim)) in (None, claim.tombstone)
 
 
-def _finish(claim: Claim, index: Index) -> Flow[bool]:
+def _finish(claim: Claim) -> Flow[bool]:
     """Complete a drop behind its own tombstone; the names to delete are in any of its drop-intents.
 
-    An intent that was listed may be gone: its consumer withdrew, which says nothing, or it was deleted after
-    the data. The intent of whoever put the tombstone is never withdrawn, so without any the data is gone.
+    The intent of whoever put the tombstone is never withdrawn and is deleted after the data. So it is listed
+    once the tombstone was seen, or the data is gone. One that was listed and cannot be read says nothing.
     """
-    if not (yield from _ours(claim)):
+    if (yield from _tombstone(claim)) != claim.tombstone:
         return False
+    index = yield from read_index(claim.rollout)
     for name in index.drops:
         if name.snapshot == claim.snapshot_id:
             intent = yield from find(drop_key(claim.rollout, name), read_object)
@@ -96,9 +99,8 @@ def _finish(claim: Claim, index: Index) -> Flow[bool]:
     return True
 
 
-def _ours(claim: Claim) -> Flow[bool]:
-    stone = yield from find(tombstone_key(claim.rollout), bytes)
-    return stone == claim.tombstone
+def _tombstone(claim: Claim) -> Flow[bytes | None]:
+    return (yield from find(tombstone_key(claim.rollout), bytes))
 
 
 def _remove(claim: Claim, snapshot: Iterable[str], index: Index) -> Flow[None]:
@@ -125,13 +127,17 @@ def retire(family: str, run_id: str, rollout_ids: Sequence[str]) -> Flow[Removal
 def delete_rollouts(family: str, run_id: str, rollout_ids: Sequence[str]) -> Flow[Removal]:
     """Remove rollouts and their fences, so that their ids can be used again.
 
-    Safe only once nothing can still write to them. Returns when: the data and then the fences are gone.
+    Safe only once nothing can still write to them or is reading them. A rollout that is not retired is put
+    behind a fence first, so that a crash leaves no part of it to be taken for the whole.
+    Returns when: the data and then the fences are gone.
     Repeating: changes nothing; the rollouts are then reported absent. Raises: storage errors only.
     """
     prefixes = [rollout_prefix(family, run_id, one) for one in rollout_ids]
     indexes = yield from _list(prefixes)
+    live = [index.rollout for index in indexes if index.state and not index.tombstone]
+    yield from together(Put(tombstone_key(rollout), write_object(cause="delete")) for rollout in live)
     yield from _empty(indexes)
-    yield from delete(tombstone_key(index.rollout) for index in indexes if index.tombstone)
+    yield from delete(tombstone_key(index.rollout) for index in indexes if index.tombstone or index.state)
     return _removal(rollout_ids, [bool(index.state or index.tombstone or index.drops) for index in indexes])
 
 

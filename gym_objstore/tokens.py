@@ -12,7 +12,7 @@ from gym_objstore.codec import FORMAT, decode, encode
 from gym_objstore.digests import canonical_json, sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.fingerprint import FINGERPRINT_VERSION
-from gym_objstore.flow import Find, Flow, Put, compute, together
+from gym_objstore.flow import Find, Flow, Head, Put, compute, head, together
 from gym_objstore.ids import require_id, segment, spoken
 from gym_objstore.index import Index, read_index
 from gym_objstore.keys import (
@@ -24,6 +24,7 @@ from gym_objstore.keys import (
     intent_key,
     note_key,
     rollout_prefix,
+    tombstone_key,
 )
 from gym_objstore.objects import require_writer, retired, write_fenced, write_object
 from gym_objstore.records import TokenEntry, parse_entry, plain_entry
@@ -155,16 +156,21 @@ def freeze(run_id: str, rollout_id: str) -> Flow[Snapshot]:
         raise retired(rollout)
     if not index.state:
         yield from require_writer(FAMILY, run_id)
-    names = index.sound
-    found = yield from together(Find(entry_key(rollout, name), reader(rollout, name)) for name in names)
-    if None in found and (yield from read_index(rollout)).tombstone:
+    return (yield from read_snapshot(rollout_id, index))
+
+
+def read_snapshot(rollout_id: str, index: Index) -> Flow[Snapshot]:
+    """Read what a listing names. Raises ``Retired`` if a tombstone stands by then.
+
+    The pages of a listing are of different times: one that was read before the tombstone was put, and one
+    after objects behind it were deleted, would together show a part for the whole.
+    """
+    rollout, names = index.rollout, index.sound
+    reads = [Find(entry_key(rollout, name), reader(rollout, name)) for name in names]
+    stone, *found = yield from together([Head(tombstone_key(rollout)), *reads])
+    if stone is not None or (None in found and (yield from head(tombstone_key(rollout))) is not None):
         raise retired(rollout)
-    return snapshot_of(rollout_id, index, list(zip(names, found, strict=True)))
-
-
-def snapshot_of(rollout_id: str, index: Index, found: list[tuple[EntryName, TokenEntry | Problem | None]]) -> Snapshot:
-    """Return the snapshot of a listing and of what reading its sound entries gave; None stands for absent."""
-    judged = [answer or Problem("missing", spoken(name.call)) for name, answer in found]
+    judged = [answer or Problem("missing", spoken(name.call)) for name, answer in zip(names, found, strict=True)]
     return Snapshot(
         rollout_id=rollout_id,
         entries=tuple(one for one in judged if not isinstance(one, Problem)),

@@ -11,7 +11,8 @@ import httpx
 
 Item = dict[str, Any]
 
-_TOKENS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
+# Token arrays are for nobody but the trainer, and Gym's own requests have no place for annotations.
+_NOT_ECHOED = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts", "annotations")
 
 
 def agents_client() -> httpx.AsyncClient:
@@ -42,7 +43,7 @@ class ChatAgent:
     async def call(self) -> Item:
         """Make the call for the history as it is, and take the answer into it."""
         response = await self.client.post(self.url, json=self.body())
-        assert response.status_code == 200, f"{response.status_code} {response.text}"
+        assert response.status_code == 200, f"{self.rollout}: {response.status_code} {response.text[:1000]}"
         answer: Item = response.json()
         self.history += self.said(answer)
         return answer
@@ -100,4 +101,5 @@ DIALECTS = {"chat": ChatAgent, "responses": ResponsesAgent, "messages": Messages
 
 
 def _plain(item: Item) -> Item:
-    return {name: value for name, value in item.items() if name not in _TOKENS}
+    """Return an item as a client echoes it: only what was said."""
+    return {name: value for name, value in item.items() if name not in _NOT_ECHOED and value is not None}

@@ -256,6 +256,17 @@ def test_a_bomb_is_refused_before_it_takes_memory() -> None:
     assert peak < 100_000
 
 
+def test_no_text_parses_to_more_than_a_hundred_times_its_size() -> None:
+    text = b'{"x":[' + b",".join([b"{}"] * 100_000) + b"]}"
+    tracemalloc.start()
+    try:
+        parse(text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 100 * len(text)
+
+
 def test_a_claim_above_the_limit_is_refused_whatever_follows() -> None:
     assert refusal(frame_that_claims(2**63, b"")).kind == "too_large"
 

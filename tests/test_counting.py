@@ -15,10 +15,10 @@ from gym_objstore.flow import All, Delete, Flow, Get, Head, Put, Scan, arun, run
 from gym_objstore.store import Store
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.testing.counting import Costs, CountingStore
-from gym_objstore.testing.store_suite import BehindMemory, ColourLaws, RefusalLaws, Target
+from gym_objstore.testing.store_suite import BehindMemory, ColourLaws, Target
 
 
-class TestSuite(ColourLaws, RefusalLaws):
+class TestSuite(ColourLaws):
     """Counting changes nothing that a store promises."""
 
     @pytest.fixture(scope="class")

@@ -88,17 +88,17 @@ async def test_a_delta_is_materialized_in_the_same_two_round_trips():
 
 @LENGTHS
 async def test_freeze_is_the_listing_and_parallel_reads(counted, length):
-    snapshot = await arun(freeze(RUN, ROLLOUT), counted, limit=length)
+    snapshot = await arun(freeze(RUN, ROLLOUT), counted, limit=length + 1)
     assert len(snapshot.entries) == length
-    assert counted.costs == Costs(2, {"LIST": 1, "GET": length})
+    assert counted.costs == Costs(2, {"LIST": 1, "HEAD": 1, "GET": length})
 
 
 @pytest.mark.parametrize(("length", "pages"), [(10, 2), (1000, 3)])
-async def test_drop_is_two_listings_two_writes_and_two_removals(counted, pages):
+async def test_drop_is_two_listings_a_look_two_writes_and_two_removals(counted, pages):
     snapshot = await arun(freeze(RUN, ROLLOUT), counted)
     counted.reset()
     assert await arun(drop(Claim(PREFIX, snapshot.snapshot_id, snapshot.version, "0" * 16)), counted)
-    assert counted.costs == Costs(4 + pages, {"LIST": pages, "PUT": 2, "DELETE": 2})
+    assert counted.costs == Costs(5 + pages, {"LIST": pages, "GET": 1, "PUT": 2, "DELETE": 2})
 
 
 async def test_a_marker_is_one_put():

@@ -63,7 +63,7 @@ def test_a_later_write_makes_the_drop_fail(store):
     assert len(run(freeze(RUN, ROLLOUT), store).entries) == 2
 
 
-@pytest.mark.parametrize("steps", range(1, 8))
+@pytest.mark.parametrize("steps", range(1, 9))
 def test_a_drop_that_crashed_anywhere_is_finished_by_another_consumer(store, steps):
     wanted = claim(store)
     with contextlib.suppress(StopIteration):
@@ -73,7 +73,7 @@ def test_a_drop_that_crashed_anywhere_is_finished_by_another_consumer(store, ste
 
 
 def test_a_half_deleted_rollout_is_behind_the_fence(store):
-    play_until(drop(claim(store)), store, 4)
+    play_until(drop(claim(store)), store, 5)
     perform(Delete((keys(store)[0],)), store)
     with pytest.raises(Retired):
         run(freeze(RUN, ROLLOUT), store)
@@ -81,7 +81,7 @@ def test_a_half_deleted_rollout_is_behind_the_fence(store):
 
 def test_finishing_a_drop_deletes_nothing_that_came_later(store):
     wanted = claim(store)
-    play_until(drop(wanted), store, 4)
+    play_until(drop(wanted), store, 5)
     with pytest.raises(Retired):
         run(put_entry(RUN, make_entry(call="late")), store)
     assert run(drop(wanted._replace(consumer="1" * 16)), store)
@@ -139,11 +139,13 @@ def test_delete_lifts_the_fence_last_and_frees_the_id(store):
     assert len(run(freeze(RUN, ROLLOUT), store).entries) == 1
 
 
-def test_a_delete_that_crashed_leaves_the_fence(store):
-    run(retire(FAMILY, RUN, [ROLLOUT]), store)
-    with pytest.raises(Retired):
-        run(put_entry(RUN, make_entry(call="late")), store)
-    play_until(delete_rollouts(FAMILY, RUN, [ROLLOUT]), store, 2)
+@pytest.mark.parametrize("retired_before", [True, False])
+def test_a_delete_that_crashed_leaves_the_fence(store, retired_before):
+    if retired_before:
+        run(retire(FAMILY, RUN, [ROLLOUT]), store)
+        with pytest.raises(Retired):
+            run(put_entry(RUN, make_entry(call="late")), store)
+    play_until(delete_rollouts(FAMILY, RUN, [ROLLOUT]), store, 3)
     assert keys(store) == [TOMBSTONE]
 
 

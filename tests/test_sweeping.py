@@ -17,6 +17,7 @@ from gym_objstore.errors import Corrupt, Denied, Invalid
 from gym_objstore.flow import run
 from gym_objstore.keys import parse_staging_key, staged_key
 from gym_objstore.objects import announcement
+from gym_objstore.receipts import build_receipt
 from gym_objstore.receipts_published import mark_consumed, publish, retire_consumed
 from gym_objstore.retirement import retire
 from gym_objstore.store.memory import MemoryStore
@@ -26,7 +27,7 @@ from gym_objstore.testing.counting import Costs, CountingStore
 from gym_objstore.testing.wrapping import WrappedStore
 from gym_objstore.tokens import begin_call, put_entry
 from tests.entries import make_entry
-from tests.finished import RUN, commit_of, finish, receipt_for, record_calls, stage_call
+from tests.finished import RUN, commit_of, finish, record_calls, stage_call
 from tests.places import place_of
 
 LATER = time.time() + 1_000_000.0
@@ -136,7 +137,7 @@ def test_late_writes_behind_a_tombstone_are_removed_and_the_fence_stays(memory):
     row = ledger.prepare_row(f"ledger/{RUN}/rollout-1/", late[0])
     memory.put(row.key, row.body)
     with pytest.raises(RuntimeError):
-        run(publish(RUN, receipt_for_(late[0])), memory)
+        run(publish(RUN, receipt_of(late[0])), memory)
     found = found_in(memory)
     late_keys = [rest.meta.key for rest in found.rests if rest.kind == "late_write"]
     assert [key.split("/")[0] for key in late_keys] == ["ledger", "manifests", "tokens"]
@@ -144,9 +145,7 @@ def test_late_writes_behind_a_tombstone_are_removed_and_the_fence_stays(memory):
     assert sorted(key.split("/", 2)[2] for key in keys_of(memory, "")) == ["rollout-1/fences/tombstone"] * 3
 
 
-def receipt_for_(commit):
-    from gym_objstore.receipts import build_receipt
-
+def receipt_of(commit):
     return build_receipt({"rollout_id": commit.rollout_id, "records": [commit.record.model_dump(mode="json")]}, 1.0)
 
 
@@ -199,7 +198,7 @@ def test_a_ledger_row_of_a_newer_format_stops_the_sweep(memory):
     record_calls(memory)
     stage_call(memory, "c0", generated=(99,))
     memory.put(f"ledger/{RUN}/rollout-1/rows/c0.v2", b"{}")
-    with pytest.raises(Corrupt, match="c0.v2"):
+    with pytest.raises(Corrupt, match=r"c0\.v2"):
         found_in(memory)
 
 

@@ -109,12 +109,12 @@ class Point:
     ``done`` has the numbers of each chain's answers so far, ``said`` what is entered with the next effect.
     """
 
-    began: int = STOPPED
-    place: Place = Place(0, None)
-    operation: Operation = All(())
-    chains: tuple[Chain, ...] = ()
-    done: tuple[tuple[int, ...], ...] = ()
-    said: tuple[Event, ...] = ()
+    began: int
+    place: Place
+    operation: Operation
+    chains: tuple[Chain, ...]
+    done: tuple[tuple[int, ...], ...]
+    said: tuple[Event, ...]
     ready: tuple[tuple[int, Effect], ...] = field(init=False)
     last: bool = field(init=False)
     """Whether the next effect is the operation's last."""
@@ -131,12 +131,13 @@ class Script:
 
     def __init__(self, actor: Actor, values: Sequence[Any], *, paged: bool) -> None:
         self._actor, self._values, self._paged = actor, values, paged
-        self._begun: dict[tuple[int, Hashable, int], Step] = {}
+        self._begun: dict[Place, Step] = {}
         self._inside: dict[tuple[int, tuple[tuple[int, ...], ...]], int] = {}
         self._answered: dict[tuple[int, int, int], Step] = {}
         self._unanswered: dict[int, Step] = {}
-        self.points = [Point()]
-        self.first = self._begin(Place(0, None))
+        start = Place(0, None)
+        self.points = [Point(STOPPED, start, All(()), (), (), ())]
+        self.first = self._begin(start)
 
     def answered(self, number: int, chain: int, answer: int) -> Step:
         """Go on from a point after the next effect of a chain was answered."""
@@ -196,9 +197,9 @@ class Script:
             log.answered(BROKE, repr(error))
             return Step(STOPPED, log.take())
         said = log.take()
-        now = next((n for n, event in enumerate(said) if event.asked), len(said))
-        number = self._add(Point(len(self.points), place, operation, chains, ((),) * len(chains), said[now:]))
-        return Step(number, said[:now])
+        asked = next((n for n, event in enumerate(said) if event.asked), len(said))
+        number = self._add(Point(len(self.points), place, operation, chains, ((),) * len(chains), said[asked:]))
+        return Step(number, said[:asked])
 
     def _then(self, log: Log, place: Place) -> Step:
         step = self._begin(place)

@@ -241,5 +241,5 @@ def _in_order(log: tuple[Event, ...]) -> tuple[Event, ...]:
 
 
 def no_other_error(world: World) -> str | None:
-    """An actor ends in this package's errors only."""
+    """Say who ended in anything but this package's errors."""
     return next((f"{event.actor} broke: {event.value}" for event in world.log if event.what == BROKE), None)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the gym_objstore authors
 # SPDX-License-Identifier: Apache-2.0
-"""Leaves this folder to the environment that has torch: elsewhere, asking for it runs no test, which pytest fails."""
+"""These tests have an environment of their own, which has torch: ``make test-torch``."""
 
 from __future__ import annotations
 

@@ -127,7 +127,10 @@ PLAIN: Pack = (bytes, bytes)
 NARROW: Form = (narrow_encode, narrow_decode)
 PLANES: Form = (planes_encode, planes_decode)
 SHIPPED = Codec(
-    "as shipped (zst)", codec.encode, _as_it_is, *_reading(lambda body: codec.unpack(body, codec.FORMAT), codec.parse)
+    "as shipped (zst)",
+    lambda _record, canonical: codec.encode(canonical),
+    _as_it_is,
+    *_reading(lambda body: codec.unpack(body, codec.FORMAT), codec.parse),
 )
 CODECS = (
     text("canonical JSON", *PLAIN),

@@ -11,16 +11,13 @@ check an object without this package; docs/decisions/0001-entry-codec.md says wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 import zstandard
 
 from gym_objstore.digests import canonical_json
 from gym_objstore.errors import Corrupt, Invalid
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FORMAT: Final = "zst"
 """The format that ``encode`` writes; the extension of an object's name."""
@@ -36,10 +33,10 @@ _DEPTH = 254
 """Levels of nesting that canonical JSON can have."""
 
 
-def encode(record: Mapping[str, Any], canonical: bytes) -> bytes:  # noqa: ARG001 - what a columnar format would need
+def encode(canonical: bytes) -> bytes:
     """Return the body of a record in format ``FORMAT``, given its canonical JSON.
 
-    Equal arguments give equal bodies until the zstd library changes. Raises ``Invalid`` (kind ``too_large``) for a
+    Equal texts give equal bodies until the zstd library changes. Raises ``Invalid`` (kind ``too_large``) for a
     text that no reader would take.
     """
     if len(canonical) > LIMIT:

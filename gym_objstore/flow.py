@@ -29,7 +29,7 @@ CONCURRENCY = 64
 INLINE_BYTES = 16_384
 """A computation over fewer bytes than this stays on the event loop: a thread costs more than it saves."""
 
-_cpu_threads = Threads("cpu", 4)
+_cpu_threads = Threads("cpu", 1)  # they share one interpreter lock, and two already stall the event loop for 49 ms
 _io_threads = Threads("io", 32)
 
 

@@ -125,7 +125,9 @@ def _block_parts(block: Event) -> tuple[Event, list[Event]]:
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
         return {**block, kind: ""}, deltas
     if kind == "tool_use":
-        return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block.get("input", {}))}]
+        return {**block, "input": {}}, [
+            {"type": "input_json_delta", "partial_json": json.dumps(block.get("input", {}))}
+        ]
     return block, []
 
 

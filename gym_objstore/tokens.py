@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gym_objstore.codec import FORMAT, decode, encode
+from gym_objstore.codec import FORMAT, encode, parse, unpack
 from gym_objstore.digests import canonical_json, sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.fingerprint import FINGERPRINT_VERSION
@@ -81,7 +81,7 @@ def prepare(rollout: str, entry: Any) -> Prepared:
     record = plain_entry(entry)
     canonical = canonical_json(record)
     name = entry_name(record, sha256_hex(canonical))
-    return Prepared(entry_key(rollout, name), name, encode(record, canonical))
+    return Prepared(entry_key(rollout, name), name, encode(canonical))
 
 
 def entry_name(record: dict[str, Any], digest: str) -> EntryName:
@@ -204,10 +204,11 @@ def _read(rollout: str, name: EntryName, body: bytes) -> TokenEntry | Problem:
 
 def read_entry(rollout: str, name: EntryName, body: bytes) -> TokenEntry:
     """Return the verified entry of a body, or raise ``Corrupt``: every byte is covered by the name's digest."""
-    record = decode(body, name.format)
-    digest = sha256_hex(canonical_json(record))
+    canonical = unpack(body, name.format)
+    digest = sha256_hex(canonical)
     if digest != name.digest:
         raise Corrupt(f"the record's digest is not its name's, digest={digest}, name={name.digest}", kind="digest")
+    record = parse(canonical)
     try:
         entry = parse_entry(record)
         expected = entry_name(record, digest)

@@ -106,9 +106,9 @@ async def assert_rebuilt(folder: Path, place: dict[str, Any], rollout: str) -> N
     built = await trajectories_from_source(rollout, gyms)
     assert built["mask_sample"] is False, built
     items = [item for item in built["rebuilt_response"]["output"] if item.get("generation_token_ids")]
-    assert [(item["prompt_token_ids"], item["generation_token_ids"], item["generation_log_probs"]) for item in items] == [
-        (one["prompt"], one["generated"], one["log_probs"]) for one in calls
-    ]
+    assert [
+        (item["prompt_token_ids"], item["generation_token_ids"], item["generation_log_probs"]) for item in items
+    ] == [(one["prompt"], one["generated"], one["log_probs"]) for one in calls]
     assert await retire_rollout_token_capture(rollout, gyms, built) is True
 
 
@@ -213,6 +213,8 @@ async def test_a_client_that_hangs_up_leaves_an_entry_or_a_masked_rollout(tmp_pa
         snapshot = await source.freeze(agent.rollout)
         stored = [entry.generation_token_ids for entry in snapshot.entries]
         lost = [one for one in calls if one["generated"] not in stored]
-        assert not lost or snapshot.incomplete, f"{agent.rollout} lost {len(lost)} of {len(calls)} calls without a trace"
+        assert not lost or snapshot.incomplete, (
+            f"{agent.rollout} lost {len(lost)} of {len(calls)} calls without a trace"
+        )
         whole += len(calls) == 2 and not snapshot.incomplete
     assert whole > 0

@@ -144,6 +144,8 @@ class BotoStore(CloudStore):
             if "Body" in answer:
                 with answer["Body"] as stream:
                     answer["Body"] = stream.read()
+        except ObjstoreError:
+            raise
         except Exception as error:
             found = self._translated(error, step)
             if found.kind == EXPIRED:
@@ -159,6 +161,8 @@ class BotoStore(CloudStore):
             if "Body" in answer:
                 async with answer["Body"] as stream:
                     answer["Body"] = await stream.read()
+        except ObjstoreError:
+            raise
         except Exception as error:
             found = self._translated(error, step)
             if found.kind == EXPIRED and client is not None:

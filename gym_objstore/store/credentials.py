@@ -10,7 +10,7 @@ Does not own: fetching and refreshing, which is boto3's.
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -76,7 +76,7 @@ class Chained:
         """Return the credentials as obstore reads them, with their own end where that is sooner than ours."""
         given = self._ask()
         if ends := getattr(self._found, "_expiry_time", None):
-            given["expires_at"] = min(given["expires_at"], ends)
+            given["expires_at"] = min(given["expires_at"], ends.astimezone(UTC))
         return given
 
 

@@ -133,6 +133,8 @@ class FsspecStore(CloudStore):
         try:
             system = self._systems()
             return getattr(system, step.name)(*step.arguments, **step.options)
+        except ObjstoreError:
+            raise
         except Exception as error:
             found = self._translated(error, step)
             if found.kind == EXPIRED:
@@ -146,6 +148,8 @@ class FsspecStore(CloudStore):
                 return await asyncio.to_thread(self._perform, step)
             system = await self._systems_async()
             return await getattr(system, f"_{step.name}")(*step.arguments, **step.options)
+        except ObjstoreError:
+            raise
         except Exception as error:
             found = self._translated(error, step)
             if found.kind == EXPIRED and system is not None:
@@ -243,9 +247,9 @@ def _meaning(error: BaseException, call: Call, *, s3: bool) -> ObjstoreError | N
             return Unusable(text, kind="missing_extra", hint="install the package of that file system")
         case NotImplementedError():
             return Invalid(text, kind=NOT_SUPPORTED, key=call.key)
-        case ValueError() if not isinstance(error, ObjstoreError):
+        case ValueError():
             return Invalid(text, kind="bad_url", key=call.key)
-    return error if isinstance(error, ObjstoreError) else boto_client.translated(error, call)
+    return boto_client.translated(error, call)
 
 
 def _answered(error: BaseException, call: Call) -> ObjstoreError | None:

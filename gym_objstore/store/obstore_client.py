@@ -133,8 +133,6 @@ def translated(error: Exception, call: Call, root: str) -> ObjstoreError:
     """
     from obstore.exceptions import BaseError
 
-    if isinstance(error, ObjstoreError):
-        return error
     if not isinstance(error, BaseError | OSError | ValueError):
         raise error
     text = str(error)

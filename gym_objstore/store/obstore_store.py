@@ -151,6 +151,8 @@ class ObstoreStore(CloudStore):
             return getattr(target, step.name)(*step.arguments, **step.options)
         except StopIteration:
             return None
+        except ObjstoreError:
+            raise
         except Exception as error:
             raise self._translated(error, step, target) from error
 
@@ -163,6 +165,8 @@ class ObstoreStore(CloudStore):
             return await getattr(target, _ASYNC_NAMES[step.name])(*step.arguments, **step.options)
         except StopAsyncIteration:
             return None
+        except ObjstoreError:
+            raise
         except Exception as error:
             raise self._translated(error, step, target) from error
 

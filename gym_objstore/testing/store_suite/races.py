@@ -48,11 +48,13 @@ class RaceLaws(Laws):
     def test_a_reader_never_sees_a_part(self, store: Store, folder: str) -> None:
         """Neither of an object that appears nor of one that is replaced; a read that fails says so."""
         key, whole = f"{folder}object", [b"a" * MB, b"b" * (2 * MB)]
-        written = threading.Event()
+        ready, written = threading.Barrier(4), threading.Event()
 
         def read() -> list[bytes]:
-            seen = []
-            while not written.is_set():
+            seen, last = [], False
+            ready.wait()
+            while not last:
+                last = written.is_set()
                 try:
                     seen.append(store.get(key) if store.head(key) else b"")
                 except ObjstoreError as error:
@@ -61,6 +63,7 @@ class RaceLaws(Laws):
 
         with ThreadPoolExecutor(3) as pool:
             readers = [pool.submit(read) for _ in range(3)]
+            ready.wait()
             try:
                 for turn in range(REPLACEMENTS):
                     store.put(key, whole[turn % 2])

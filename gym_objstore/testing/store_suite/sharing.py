@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import threading
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -39,7 +40,7 @@ class SharingLaws(Laws):
 
     def test_loops_one_after_another_share_one_store(self, store: Store, folder: str) -> None:
         for loop in range(3):
-            assert on_a_loop(store, lambda loop=loop: live_on_a_loop(store, f"{folder}{loop}/")) == {"1": 1, "2": 2}  # type: ignore[misc]
+            assert on_a_loop(store, partial(live_on_a_loop, store, f"{folder}{loop}/")) == {"1": 1, "2": 2}
 
     def test_loops_beside_each_other_share_one_store(self, store: Store, folder: str) -> None:
         together = threading.Barrier(3)
@@ -48,7 +49,7 @@ class SharingLaws(Laws):
             await asyncio.to_thread(together.wait, 30)
             return await live_on_a_loop(store, f"{folder}{loop}/")
 
-        kept = in_threads(3, lambda loop: on_a_loop(store, lambda: conversation(loop)), range(3))
+        kept = in_threads(3, lambda loop: on_a_loop(store, partial(conversation, loop)), range(3))
         assert kept == [{"1": 1, "2": 2}] * 3
         assert len(list(store.scan(folder))) == 6
 

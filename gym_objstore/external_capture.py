@@ -1,0 +1,268 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""``ExternalCapture``: an ASGI middleware that has the calls of training rollouts staged by their worker.
+
+It stands before any server of the OpenAI or Anthropic APIs that forwards the admission to its inference
+worker and the worker's coordinates back. Owns the order of things: admitted, answered, converted, recorded,
+and only then sent. The rules themselves are in ``admission``, ``commit`` and ``sse_replay``, the rows in the
+ledger. Nothing of an answer is sent while the model generates, so a stream is no faster than a whole answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import orjson
+
+from gym_objstore.admission import Refusal, admission_for, continues_elsewhere, request_items, worker_request
+from gym_objstore.bodies import LIMIT
+from gym_objstore.correlation import Route, parse_path
+from gym_objstore.errors import Invalid, ObjstoreError, Retired
+from gym_objstore.external_answers import Reply, Served, serve
+from gym_objstore.http_exchange import Answer, Asked, header, plain_body, read_body, with_body, without_prefix
+from gym_objstore.portable import parse
+from gym_objstore.reasons import FailureReason
+from gym_objstore.records import LineageResolution, ParentResolutionStatus
+
+if TYPE_CHECKING:
+    from gym_objstore.control_routes import Asgi, Receive, Scope, Send
+    from gym_objstore.correlation import Dialect
+    from gym_objstore.wire_ledger import CaptureLedgerCommit
+    from gym_objstore.wire_staging import CaptureAdmission
+
+    Item = dict[str, Any]
+
+T = TypeVar("T")
+
+KEEP_ALIVE_SECONDS = 15.0
+"""Silence after which a streaming client is sent a comment; its headers then go out before the answer is known."""
+
+_HEAVY = 256 * 1024
+"""Bytes of a body from which it is worked on beside the event loop."""
+
+_log = logging.getLogger("gym_objstore")
+
+
+class Ledger(Protocol):
+    """What is needed of a capture ledger. Its writes are finished even if the caller is cancelled."""
+
+    async def resolve(self, rollout_id: str, request_items: list[Item]) -> LineageResolution:
+        """Return the staged call that a request continues. A storage error raises."""
+
+    async def has_rows(self, rollout_id: str) -> bool:
+        """Say whether there is any row. A storage error raises, a retired rollout raises ``Retired``."""
+
+    async def record(self, commit: CaptureLedgerCommit) -> None:
+        """Record a staged call durably."""
+
+    async def record_failure(self, rollout_id: str, model_call_id: str, reason: str) -> None:
+        """Record durably that a call did not commit."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One training call. Without an admission it is served and not captured."""
+
+    rollout_id: str
+    model_call_id: str
+    dialect: Dialect
+    admitted_at: float
+    body: Item | None
+    items: list[Item] = field(default_factory=list)
+    admission: CaptureAdmission | None = None
+    settled: bool = False
+
+    @property
+    def where(self) -> str:
+        """The call's ids, for messages."""
+        return f"rollout_id={self.rollout_id}, model_call_id={self.model_call_id}"
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the client asked for events."""
+        return self.body is not None and self.body.get("stream") is True
+
+
+class ExternalCapture:
+    """Serves ``app`` with external staging for calls below ``/ng-rollout/<id>/training-token-capture``.
+
+    Such a call reaches ``app`` as a request for a complete answer, with its admission in ``ng_capture``; the
+    answer's ``ng_commit_coords`` are checked, and the ledger's row is durable before the client gets the
+    answer, as JSON or as the events it asked for. A call that cannot be captured is served all the same and
+    leaves its reason in the ledger; only storage that does not answer fails it, with 503. Other prefixed calls
+    lose their prefix, all others pass untouched.
+    """
+
+    def __init__(  # noqa: PLR0913 - a clock and a source of ids are components
+        self,
+        app: Asgi,
+        ledger: Ledger,
+        *,
+        body_limit: int = LIMIT,
+        keep_alive: float = KEEP_ALIVE_SECONDS,
+        clock: Callable[[], float] = time.time,
+        call_ids: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._app, self._ledger = app, ledger
+        self._limit, self._keep_alive = body_limit, keep_alive
+        self._clock, self._call_ids = clock, call_ids
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        route = parse_path(scope["path"]) if scope["type"] == "http" else None
+        if route is None:
+            await self._app(scope, receive, send)
+            return
+        inner, back = without_prefix(scope, route), _redirecting(send, route, scope)
+        if route.token_capture and route.dialect is not None and scope["method"] == "POST":
+            await self._serve(route, inner, receive, back)
+        else:
+            await self._app(inner, receive, back)
+
+    async def _serve(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
+        dialect, call_id = route.dialect or "chat", self._call_ids()
+        reply = Reply(send, dialect, call_id)
+        try:
+            raw = await read_body(receive, self._limit)
+        except Invalid as error:
+            await reply.refuse(413, error.message)
+            return
+        if raw is None:
+            return
+        body = await _beside(len(raw), _read_object, plain_body(scope, raw, self._limit))
+        call = Call(route.rollout_id, call_id, dialect, self._clock(), body)
+        try:
+            request = await self._admit(call, raw)
+            await self._exchange(call, Asked(self._app, with_body(scope, request), request, receive), reply)
+        except ObjstoreError as error:
+            _log.warning("a training call failed with the ledger's storage, %s, error=%s", call.where, error)
+            await reply.refuse(503, f"the capture ledger failed: {error.kind}")
+
+    async def _admit(self, call: Call, raw: bytes) -> bytes:
+        """Decide whether the call is captured; return the body for the worker. Storage errors raise."""
+        if call.body is None:
+            return raw
+        decided = await self._decide(call)
+        if isinstance(decided, Refusal):
+            await self._refuse(call, decided)
+        else:
+            call.admission = decided
+        request = worker_request(call.dialect, call.body, call.admission)
+        return await _beside(len(raw), orjson.dumps, request)
+
+    async def _decide(self, call: Call) -> CaptureAdmission | Refusal | None:
+        """Return the admission, or why there is none; ``None`` for a rollout that is retired."""
+        body = call.body or {}
+        try:
+            call.items = request_items(call.dialect, body)
+            resolution = await self._ledger.resolve(call.rollout_id, call.items)
+        except Invalid as error:
+            return Refusal(FailureReason.UNRESOLVED_PARENT, f"its conversation cannot be read: {error}")
+        if continues_elsewhere(body):
+            resolution = LineageResolution(ParentResolutionStatus.UNRESOLVED, reason="the server has the history")
+        try:
+            # Asked of a root too: a call that starts after retirement would stage what nobody looks for.
+            has_rows = resolution.match is None and await self._ledger.has_rows(call.rollout_id)
+        except Retired:
+            _log.warning("a call of a retired rollout is served without capture, %s", call.where)
+            return None
+        return admission_for(call.rollout_id, call.model_call_id, resolution=resolution, has_rows=has_rows)
+
+    async def _exchange(self, call: Call, asked: Asked, reply: Reply) -> None:
+        """Have the call answered, record what came of it, and only then send it."""
+        try:
+            while not await asked.answered(self._keep_alive):
+                if call.streaming:
+                    await reply.keep_alive()
+            answer = asked.answer()
+            served = await self._settle(call, answer)
+            if served is not None:
+                await reply.send(served)
+        except (Exception, asyncio.CancelledError):
+            await self._abandon(call)
+            if reply.started:
+                await reply.refuse(500, "the model server failed")
+            raise
+        finally:
+            await asked.close()
+
+    async def _settle(self, call: Call, answer: Answer | None) -> Served | None:
+        """Record the call durably, as captured or as failed; return what the client gets."""
+        if answer is None:
+            await self._abandon(call)
+            return None
+        if call.body is None and answer.succeeded:
+            await self._refuse(call, Refusal(FailureReason.UNRESOLVED_PARENT, "its request is no JSON object"))
+        served = await _beside(len(answer.body) + 2048 * len(call.items), serve, call, answer)
+        if call.admission is None:
+            return served
+        call.settled = True
+        if isinstance(served.outcome, Refusal):
+            await self._refuse(call, served.outcome)
+        else:
+            await self._record(call, served.outcome)
+        return served
+
+    async def _record(self, call: Call, commit: CaptureLedgerCommit) -> None:
+        """Record a commit. If its storage fails the call is failed too, and nobody may build on it."""
+        try:
+            await self._ledger.record(commit)
+        except Invalid as error:
+            await self._refuse(call, Refusal(FailureReason.INVALID_COORDINATES, str(error)))
+        except ObjstoreError:
+            call.settled = False
+            raise
+
+    async def _refuse(self, call: Call, refusal: Refusal) -> None:
+        _log.warning("a call is not captured, %s, reason=%s, why=%s", call.where, refusal.reason, refusal.why)
+        await self._ledger.record_failure(call.rollout_id, call.model_call_id, refusal.reason.value)
+
+    async def _abandon(self, call: Call) -> None:
+        """Leave a trace of an admitted call that ended without an answer of which anything was recorded."""
+        if call.admission is None or call.settled:
+            return
+        call.settled = True
+        try:
+            await self._refuse(call, Refusal(FailureReason.UNCOMMITTED, "it ended without an answer"))
+        except ObjstoreError as error:
+            _log.warning("a failed call left no trace in the ledger, %s, error=%s", call.where, error)
+
+
+def _read_object(body: bytes | None) -> Item | None:
+    """Return a request's JSON object; ``None`` for anything else, which is for the server to refuse."""
+    try:
+        value, _ = parse(body or b"")
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+async def _beside(size: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Compute something, in a thread if it is heavy."""
+    if size < _HEAVY:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
+
+
+def _redirecting(send: Send, route: Route, scope: Scope) -> Send:
+    """Return a ``send`` that puts the rollout prefix back into redirects."""
+    host = header(scope["headers"], b"host")
+
+    async def send_back(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = [
+                (name, route.location(value.decode("latin-1"), host).encode("latin-1"))
+                if name.lower() == b"location"
+                else (name, value)
+                for name, value in message.get("headers", ())
+            ]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return send_back

@@ -20,7 +20,13 @@ EXTRAS := import sys; print("dev,test-gym" if sys.version_info >= (3, 12) else "
 ARGS ?=
 WORKERS ?= auto
 
-.PHONY: help demo test test-slow check
+# torch has an environment of its own: the release that is pinned here takes no download of gigabytes under Python
+# 3.11 where its CPU build is at hand, and nobody else has to have it.
+TORCH_VENV := .venv-torch
+TORCH_PYTHON := $(TORCH_VENV)/bin/python
+TORCH_PACKAGES := torch==2.13.0 numpy safetensors hypothesis pytest pytest-asyncio pytest-timeout
+
+.PHONY: help demo test test-slow test-torch check
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -33,6 +39,9 @@ test: $(VENV)/dev.stamp ## Run every test but the slow ones, on real servers
 
 test-slow: $(VENV)/dev.stamp ## Run the slow tests
 	$(PYTHON) -m pytest -m slow $(ARGS)
+
+test-torch: $(TORCH_VENV)/torch.stamp ## Run the tests that need torch, in Python 3.11
+	PYTHONPATH=adapters $(TORCH_PYTHON) -m pytest tests/torch $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, format, types, import layers, exports, documents
 	$(VENV)/bin/ruff check
@@ -60,3 +69,11 @@ $(VENV)/dev.stamp: pyproject.toml Makefile .ci/ray_metadata.py | $(PYTHON)
 	@$(INSTALL) --no-deps --ignore-requires-python $(VENV)/wheels/nemo_gym-*.whl
 	@$(PYTHON) .ci/ray_metadata.py
 	@touch $@ $(VENV)/demo.stamp
+
+$(TORCH_PYTHON):
+	@python3.11 -m venv --clear $(TORCH_VENV) || { echo "the tests of torch need Python 3.11" >&2; exit 1; }
+
+$(TORCH_VENV)/torch.stamp: pyproject.toml Makefile | $(TORCH_PYTHON)
+	@echo "installing the package and torch (a minute or two)"
+	@$(TORCH_PYTHON) -m pip --disable-pip-version-check --quiet install --no-compile $(TORCH_PACKAGES) --editable .
+	@touch $@

@@ -96,8 +96,7 @@ class TrainerClient(Component):
 
     async def mark_consumed(self, rollout_ids: Iterable[str], checkpoint_id: str) -> tuple[str, ...]:
         """Say that the next checkpoint will contain rollouts; see ``receipts_published.mark_consumed``."""
-        ids = tuple(rollout_ids) if not isinstance(rollout_ids, (str, bytes)) else rollout_ids
-        flow = partial(published.mark_consumed, self.settings.run_id, ids, checkpoint_id)
+        flow = partial(published.mark_consumed, self.settings.run_id, rollout_ids, checkpoint_id)
         return await self.connection.write(published.FAMILY, flow)
 
     async def retire_consumed(self, checkpoint_ids: Iterable[str]) -> Removal:

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 from gym_objstore.errors import Invalid, NotFound
-from gym_objstore.receipts_published import Published, list_published
+from gym_objstore.receipts_published import NO_WRITER, Published, list_published
 from gym_objstore.receipts_reading import Masked, Trainable, read_rows
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ class RolloutStream:
         """List what has not been planned yet, and forget what is retired."""
         try:
             listed = await self._play(list_published(self._run_id))
-        except NotFound:
-            if self._poll_seconds is None:
+        except NotFound as error:
+            if self._poll_seconds is None or error.kind != NO_WRITER:
                 raise
             return []
         finished = {one.rollout: one for one in listed if one.finished}

@@ -40,7 +40,7 @@ def served_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
     Log probabilities of chat choices go too: with capture on, their tokens are written as ids. What has
     another shape than its dialect's is left as it is.
     """
-    served = _without(answer, _INTERNAL)
+    served: dict[str, Any] = _without(dict(answer), _INTERNAL)
     for name in _OUTPUTS:
         if isinstance(served.get(name), list):
             served[name] = [_without(one, _INTERNAL) for one in served[name]]

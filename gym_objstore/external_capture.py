@@ -15,24 +15,21 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import orjson
 
 from gym_objstore.admission import Refusal, admission_for, continues_elsewhere, request_items, worker_request
 from gym_objstore.bodies import LIMIT
-from gym_objstore.correlation import Route, parse_path
+from gym_objstore.correlation import DIALECTS, Route, parse_path
 from gym_objstore.errors import Invalid, ObjstoreError, Retired
-from gym_objstore.external_answers import Reply, Served, serve
-from gym_objstore.http_exchange import Answer, Asked, header, plain_body, read_body, with_body, without_prefix
-from gym_objstore.portable import parse
+from gym_objstore.external_calls import Call, Reply, Served, read_object, serve
+from gym_objstore.http_exchange import Answer, Asked, Request, header, read_body, with_body, without_prefix
 from gym_objstore.reasons import FailureReason
 from gym_objstore.records import LineageResolution, ParentResolutionStatus
 
 if TYPE_CHECKING:
     from gym_objstore.control_routes import Asgi, Receive, Scope, Send
-    from gym_objstore.correlation import Dialect
     from gym_objstore.wire_ledger import CaptureLedgerCommit
     from gym_objstore.wire_staging import CaptureAdmission
 
@@ -63,30 +60,6 @@ class Ledger(Protocol):
 
     async def record_failure(self, rollout_id: str, model_call_id: str, reason: str) -> None:
         """Record durably that a call did not commit."""
-
-
-@dataclass(slots=True)
-class Call:
-    """One training call. Without an admission it is served and not captured."""
-
-    rollout_id: str
-    model_call_id: str
-    dialect: Dialect
-    admitted_at: float
-    body: Item | None
-    items: list[Item] = field(default_factory=list)
-    admission: CaptureAdmission | None = None
-    settled: bool = False
-
-    @property
-    def where(self) -> str:
-        """The call's ids, for messages."""
-        return f"rollout_id={self.rollout_id}, model_call_id={self.model_call_id}"
-
-    @property
-    def streaming(self) -> bool:
-        """Whether the client asked for events."""
-        return self.body is not None and self.body.get("stream") is True
 
 
 class ExternalCapture:
@@ -126,35 +99,33 @@ class ExternalCapture:
             await self._app(inner, receive, back)
 
     async def _serve(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
-        dialect, call_id = route.dialect or "chat", self._call_ids()
-        reply = Reply(send, dialect, call_id)
+        call = Call(route.rollout_id, self._call_ids(), DIALECTS[route.path], self._clock(), None)
+        reply = Reply(send, call.dialect, call.response_id)
         try:
             raw = await read_body(receive, self._limit)
-        except Invalid as error:
-            await reply.refuse(413, error.message)
-            return
-        if raw is None:
-            return
-        body = await _beside(len(raw), _read_object, plain_body(scope, raw, self._limit))
-        call = Call(route.rollout_id, call_id, dialect, self._clock(), body)
-        try:
-            request = await self._admit(call, raw)
-            await self._exchange(call, Asked(self._app, with_body(scope, request), request, receive), reply)
+            if raw is not None:
+                call.body = await _beside(len(raw), read_object, Request(scope["headers"], raw))
+                asked = Asked(self._app, *await self._admit(call, scope, raw), receive)
+                await self._exchange(call, asked, reply)
         except ObjstoreError as error:
-            _log.warning("a training call failed with the ledger's storage, %s, error=%s", call.where, error)
-            await reply.refuse(503, f"the capture ledger failed: {error.kind}")
+            _log.warning("a training call failed before it was served, %s, error=%s", call.where, error)
+            await reply.refuse(*_refusal_of(error))
+        except Exception:
+            if reply.started:
+                await reply.refuse(500, "the model server failed")
+            raise
 
-    async def _admit(self, call: Call, raw: bytes) -> bytes:
-        """Decide whether the call is captured; return the body for the worker. Storage errors raise."""
+    async def _admit(self, call: Call, scope: Scope, raw: bytes) -> tuple[Scope, bytes]:
+        """Decide whether the call is captured; return the request for the worker. Storage errors raise."""
         if call.body is None:
-            return raw
+            return scope, raw
         decided = await self._decide(call)
         if isinstance(decided, Refusal):
             await self._refuse(call, decided)
         else:
             call.admission = decided
-        request = worker_request(call.dialect, call.body, call.admission)
-        return await _beside(len(raw), orjson.dumps, request)
+        body = await _beside(len(raw), orjson.dumps, worker_request(call.dialect, call.body, call.admission))
+        return with_body(scope, body), body
 
     async def _decide(self, call: Call) -> CaptureAdmission | Refusal | None:
         """Return the admission, or why there is none; ``None`` for a rollout that is retired."""
@@ -183,11 +154,9 @@ class ExternalCapture:
             answer = asked.answer()
             served = await self._settle(call, answer)
             if served is not None:
-                await reply.send(served)
+                await reply.send(served.answer, events=served.events)
         except (Exception, asyncio.CancelledError):
             await self._abandon(call)
-            if reply.started:
-                await reply.refuse(500, "the model server failed")
             raise
         finally:
             await asked.close()
@@ -234,13 +203,11 @@ class ExternalCapture:
             _log.warning("a failed call left no trace in the ledger, %s, error=%s", call.where, error)
 
 
-def _read_object(body: bytes | None) -> Item | None:
-    """Return a request's JSON object; ``None`` for anything else, which is for the server to refuse."""
-    try:
-        value, _ = parse(body or b"")
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+def _refusal_of(error: ObjstoreError) -> tuple[int, str]:
+    """Return the status and the words for a client, which is no business of the storage's details."""
+    if isinstance(error, Invalid):
+        return (413 if error.kind == "too_large" else 400), error.message
+    return 503, f"the capture ledger failed, kind={error.kind}"
 
 
 async def _beside(size: int, function: Callable[..., T], *arguments: Any) -> T:

@@ -10,19 +10,26 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gym_objstore.bodies import inflate
+from gym_objstore.bodies import LIMIT, inflate
 from gym_objstore.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gym_objstore.control_routes import Asgi, Receive, Scope, Send
+    from gym_objstore.control_routes import Asgi, Receive, Scope
     from gym_objstore.correlation import Route
 
 Headers = list[tuple[bytes, bytes]]
 
 _OF_A_BODY = {b"content-length", b"content-encoding", b"transfer-encoding"}
 _COMPRESSION = b"accept-encoding"
+
+
+class Request(NamedTuple):
+    """A whole request."""
+
+    headers: Headers
+    body: bytes
 
 
 class Answer(NamedTuple):
@@ -60,9 +67,9 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
 
 
-def plain_body(scope: Scope, body: bytes, limit: int) -> bytes | None:
-    """Return a request body without its ``Content-Encoding``; ``None`` if it cannot be undone."""
-    return inflate(body, header(scope["headers"], b"content-encoding"), limit=limit)
+def plain_body(headers: Iterable[tuple[bytes, bytes]], body: bytes, limit: int = LIMIT) -> bytes | None:
+    """Return a body without its ``Content-Encoding``; ``None`` if it cannot be undone."""
+    return inflate(body, header(headers, b"content-encoding"), limit=limit)
 
 
 def without_prefix(scope: Scope, route: Route) -> Scope:
@@ -109,10 +116,17 @@ class Asked:
         return self._answer.result()
 
     async def close(self) -> None:
-        """Return when the application has ended; it is cancelled unless it answered."""
+        """Return when the application has ended; it is cancelled unless it answered.
+
+        Raises what it raised after its answer.
+        """
         if not self._answer.done():
             self._task.cancel()
         await asyncio.wait({self._task})
+        if not self._answer.cancelled():
+            self._answer.exception()  # seen by now, or nobody wants it any more
+        if not self._task.cancelled() and (late := self._task.exception()) is not None:
+            raise late
 
     async def _run(self, app: Asgi, scope: Scope) -> None:
         try:

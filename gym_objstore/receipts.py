@@ -145,4 +145,4 @@ def _receipt(rollout_id: str, reward: float | None, **fields: Any) -> RolloutRec
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         reason = f"no receipt can be built, field={where}, reason={first['msg']}, rollout_id={rollout_id}"
-        raise Invalid(reason, kind="bad_receipt", hint="pass a finite reward or None") from error
+        raise Invalid(reason, kind="bad_receipt") from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gym_objstore import ledger, tokens
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt, NotFound
-from gym_objstore.flow import Flow, Get, Head, Put, Scan, delete, scan, together
+from gym_objstore.flow import Find, Flow, Head, Put, Scan, delete, scan, together
 from gym_objstore.ids import identifier, require_ids, segment, spoken
 from gym_objstore.keys import (
     CONSUMED,
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from gym_objstore.wire_ledger import RolloutReceipt
 
 FAMILY = "manifests"
+
+NO_WRITER = "no_writer"
+"""The ``kind`` of the error for a run to which nobody wrote yet, or which is elsewhere."""
 
 
 class Published(NamedTuple):
@@ -139,11 +142,15 @@ def retire_consumed(run_id: str, checkpoint_ids: Iterable[str]) -> Flow[Removal]
 
 
 def _true_ids(run_id: str, published: Sequence[Published]) -> Flow[list[str]]:
-    """Return rollout ids; one too long for its segment is read from an object that carries it."""
+    """Return rollout ids; one too long for its segment is read from an object that carries it.
+
+    One whose object is gone since it was listed is left out: somebody else has retired it.
+    """
     hashed = [one for one in published if identifier(one.rollout) is None]
-    bodies = yield from together(Get(_any_object(run_id, one)) for one in hashed)
-    said = dict(zip(hashed, map(_said_id, bodies), strict=True))
-    return [said.get(one, one.rollout_id) for one in published]
+    found = yield from together(Find(_any_object(run_id, one), _said_id) for one in hashed)
+    said = dict(zip(hashed, found, strict=True))
+    ids = (said.get(one, one.rollout_id) for one in published)
+    return [one for one in ids if one is not None]
 
 
 def _any_object(run_id: str, one: Published) -> str:
@@ -190,7 +197,7 @@ def _require_run(run_id: str) -> Flow[None]:
     if not any(markers):
         raise NotFound(
             f"nothing was ever written to this run here, run_id={run_id}",
-            kind="no_writer",
+            kind=NO_WRITER,
             key=run_prefix(FAMILY, run_id),
             hint="check that writers and trainer use the same url and run id",
         )

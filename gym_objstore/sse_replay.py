@@ -39,7 +39,7 @@ def replay(dialect: Dialect, answer: Event, *, include_usage: bool = True) -> by
     try:
         match dialect:
             case "chat":
-                return b"".join(_framed(event) for event in _chat_events(answer, include_usage)) + _DONE
+                return b"".join(_framed(event) for event in _chat_events(answer, include_usage=include_usage)) + _DONE
             case "messages":
                 return b"".join(_named(event) for event in _messages_events(answer))
             case "responses":
@@ -74,7 +74,7 @@ def _named(event: Event) -> bytes:
     return f"event: {event['type']}\n".encode() + _framed(event)
 
 
-def _chat_events(answer: Event, include_usage: bool) -> Iterator[Event]:
+def _chat_events(answer: Event, *, include_usage: bool) -> Iterator[Event]:
     """Yield chunks: for each choice its role, one for each other field of its message, its finish reason."""
     envelope = {name: value for name, value in answer.items() if name not in ("choices", "usage")}
     envelope["object"] = "chat.completion.chunk"
@@ -103,7 +103,7 @@ def _messages_events(answer: Event) -> Iterator[Event]:
     """Yield the message without content, its blocks, and how it stopped."""
     usage = answer.get("usage") or {"input_tokens": 0, "output_tokens": 0}
     blocks = _objects(answer["content"])
-    began = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 0}}
+    began: Event = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 0}}
     yield {"type": "message_start", "message": {**answer, **began}}
     for index, block in enumerate(blocks):
         start, deltas = _block_parts(block)

@@ -62,11 +62,6 @@ class Orphans(NamedTuple):
     staged_rows: int
     young_rows: int
 
-    @property
-    def size(self) -> int:
-        """The bytes of all rests."""
-        return sum(rest.meta.size for rest in self.rests)
-
 
 class _Family(NamedTuple):
     """One family of a run as listed: its objects by rollout and by name below it, and which rollouts are retired."""

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 OBJECT = {"ETag": '"0123"', "Last-Modified": "Mon, 30 Nov 2026 04:28:23 GMT"}
 
@@ -84,7 +84,7 @@ class CannedS3:
         self.endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="canned-s3")
 
-    def __enter__(self) -> CannedS3:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

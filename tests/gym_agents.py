@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit
 
 import httpx
+import orjson
 
 Item = dict[str, Any]
 
@@ -47,6 +52,21 @@ class ChatAgent:
         answer: Item = response.json()
         self.history += self.said(answer)
         return answer
+
+    def fork(self) -> Self:
+        """Return an agent that goes its own way from here."""
+        return replace(self, history=list(self.history))
+
+    @contextmanager
+    def asking(self, text: str) -> Iterator[socket.socket]:
+        """Ask over a connection that closes with the context, whatever has come by then; the history stays."""
+        asker, address = self.fork(), urlsplit(self.url)
+        asker.history.append({"role": "user", "content": text})
+        body = orjson.dumps(asker.body())
+        head = f"POST {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+        with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            yield connection
 
     def body(self) -> Item:
         """Return the request for the history as it is."""

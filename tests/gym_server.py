@@ -63,15 +63,19 @@ class Running:
 
 @contextmanager
 def stub_worker(
-    folder: Path, *, staging: Mapping[str, Any] | None = None, port: int | None = None, name: str = "stub"
+    folder: Path, place: Mapping[str, Any] | None = None, *, port: int | None = None, name: str = "stub"
 ) -> Iterator[Running]:
-    """Run a stub worker; its log and its gates are in ``folder``. With ``port`` it takes a dead worker's place."""
+    """Run a stub worker; its log and its gates are in ``folder``, its staged rows in ``place``.
+
+    With ``port`` it takes a dead worker's place.
+    """
+    staging, environment = as_deployed(place or {})
 
     def command(chosen: int) -> list[str]:
-        plan = {"port": chosen, "log": str(produced_by(folder)), "gates": str(folder), "staging": staging}
+        plan = {"port": chosen, "log": str(produced_by(folder)), "gates": str(folder), "staging": staging or None}
         return ["-m", "tests.stub_worker", json.dumps(plan)]
 
-    with _running(folder / f"{name}.log", command, {}, port=port) as worker:
+    with _running(folder / f"{name}.log", command, environment, port=port) as worker:
         yield worker
 
 
@@ -119,6 +123,13 @@ def gym_server(
         yield server
 
 
+def as_deployed(place: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the arguments for a configuration, which is printed, and the secrets for the environment."""
+    names = {"access_key_id": "AWS_ACCESS_KEY_ID", "secret_access_key": "AWS_SECRET_ACCESS_KEY"}
+    kwargs = {name: value for name, value in place.items() if name not in names}
+    return kwargs, {names[name]: value for name, value in place.items() if name in names}
+
+
 def produced_by(folder: Path) -> Path:
     """Return the file in which the stub workers of a folder say what they generated."""
     return folder / "produced.jsonl"
@@ -129,6 +140,19 @@ def produced(folder: Path) -> list[dict[str, Any]]:
     log = produced_by(folder)
     lines = log.read_text(encoding="utf-8").splitlines(keepends=True) if log.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def sequence(calls: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int], list[float]]:
+    """Return ids, mask and log probabilities of produced calls that continue each other, as the engine had them."""
+    ids: list[int] = []
+    mask: list[int] = []
+    log_probs: list[float] = []
+    for one in calls:
+        new = one["prompt"][len(ids) :]
+        ids += [*new, *one["generated"]]
+        mask += [0] * len(new) + [1] * len(one["generated"])
+        log_probs += [0.0] * len(new) + one["log_probs"]
+    return ids, mask, log_probs
 
 
 def wait_until(true: Callable[[], Any], what: str, seconds: float = _READY_SECONDS) -> None:

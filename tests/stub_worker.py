@@ -7,8 +7,9 @@ tokens apart, so that nobody can rebuild a sequence from text. Every generation 
 answer leaves; that file says what the engine produced.
 
 Words in the last message steer it: ``CALL:<tool>`` answers with a tool call; ``HOLD:<name>`` generates only once the
-file ``<name>.open`` is in the folder ``gates``, having put ``<name>.reached`` there; ``FORGE:nothing``, ``:foreign``,
-``:failed`` spoil the acknowledgement of an admitted call.
+file ``<name>.open`` is in the folder ``gates``, having put its process id into ``<name>.reached``; ``LINGER:<name>`` waits
+likewise, but between staging and answering; ``FORGE:nothing``, ``:foreign``, ``:failed`` spoil the acknowledgement of
+an admitted call.
 """
 
 from __future__ import annotations
@@ -97,8 +98,7 @@ class Worker:
     def complete(self, body: dict[str, Any]) -> dict[str, Any]:
         """Answer one request."""
         asked = text_of(body["messages"][-1])
-        if held := re.search(r"HOLD:(\S+)", asked):
-            self._hold(held[1])
+        self._wait_for("HOLD", asked)
         admission = CaptureAdmission.model_validate(body["ng_capture"]) if body.get("ng_capture") else None
         prefix: list[int] = []
         if admission is not None and admission.staging_chain and self._source is not None:
@@ -107,6 +107,7 @@ class Worker:
         answer = _answer(sampled)
         coords = None if admission is None else self._stage(admission, prefix, answer, asked)
         self._note(body["messages"], sampled, coords)
+        self._wait_for("LINGER", asked)
         if coords is not None and "FORGE:nothing" not in asked:
             answer["ng_commit_coords"] = coords | ({"rollout_id": "another-0"} if "FORGE:foreign" in asked else {})
         return answer
@@ -119,11 +120,13 @@ class Worker:
         coords = self._capture.complete_call_from_response(call, answer, attachments={"note": note})
         return coords.model_dump(mode="json")
 
-    def _hold(self, name: str) -> None:
-        gates = Path(self._plan.gates)
-        (gates / f"{name}.reached").touch()
-        while not (gates / f"{name}.open").exists():
-            time.sleep(0.02)
+    def _wait_for(self, word: str, asked: str) -> None:
+        """Wait at the gate that the message names after a word, if it does."""
+        if found := re.search(rf"{word}:(\S+)", asked):
+            gates = Path(self._plan.gates)
+            (gates / f"{found[1]}.reached").write_text(str(os.getpid()), encoding="utf-8")
+            while not (gates / f"{found[1]}.open").exists():
+                time.sleep(0.02)
 
     def _note(self, messages: list[dict[str, Any]], sampled: Sampled, coords: dict[str, Any] | None) -> None:
         line = {

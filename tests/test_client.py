@@ -243,6 +243,42 @@ async def test_marking_removes_nothing_and_only_its_checkpoint_retires(client, s
     assert len(list(store.scan(f"staged/{RUN}/"))) == 6
 
 
+@pytest.mark.parametrize(
+    "hostile", ["a/b c", "..", ".hidden", "UPPER", "\u00e9\u4e2d+%=", "!run", "r1/receipts/" + 64 * "0"]
+)
+async def test_any_id_is_published_read_and_retired(client, store, hostile):
+    finish(store, hostile)
+    (found,) = await client.finished()
+    assert codes(await client.read([found])) == codes(await client.read([hostile])) == {hostile: "trainable"}
+    assert found.rollout_id == hostile
+    await client.mark_consumed([hostile], "../step 1")
+    assert await client.retire_consumed(["../step 1"]) == Removal((hostile,), ())
+
+
+async def test_ids_that_are_close_to_each_other_do_not_meet(client, store):
+    for one in ("r1", "r10", "r1-a1", "R1"):
+        finish(store, one, reward=float(len(one)))
+    await client.mark_consumed(["r1"], "step-1")
+    await client.mark_consumed(["r10"], "step-10")
+    await client.retire_consumed(["step-1"])
+    assert sorted(one.rollout_id for one in await client.finished()) == ["R1", "r1-a1", "r10"]
+
+
+def test_a_rollout_id_that_utf_8_cannot_hold_is_refused():
+    with pytest.raises(Invalid, match="field=rollout_id"):
+        build_receipt({"rollout_id": "a\ud800", "records": []}, 1.0)
+
+
+async def test_following_a_place_that_does_not_exist_raises(client, store):
+    class Nowhere(WrappedStore):
+        def scan_async(self, prefix):
+            raise NotFound("no such bucket", kind="no_bucket")
+
+    client.connection.store = Nowhere(store)
+    with pytest.raises(NotFound):
+        await anext(client.follow(poll_seconds=0.001))
+
+
 async def test_an_id_that_only_its_hash_stands_for_is_retired(client, store):
     long = "x" * 200
     finish(store, long)

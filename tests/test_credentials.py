@@ -255,7 +255,7 @@ def test_a_description_names_the_source_of_everything_and_no_secret(aws: Path, m
         ("endpoint", "http://127.0.0.1:9", "profile lab"),
         ("region", "r-3", "profile lab"),
         ("path_style", "True", "derived from the endpoint and bucket"),
-        ("identity", "lab-key", "credentials from shared-credentials-file"),
+        ("identity", "lab-key", "shared-credentials-file"),
     ]
 
 

@@ -24,7 +24,7 @@ def store(root: Path) -> Store:
 
 
 def path_of(descriptor: int) -> str:
-    return os.readlink(f"/proc/self/fd/{descriptor}")
+    return str(Path(f"/proc/self/fd/{descriptor}").readlink())
 
 
 def test_nothing_is_made_before_the_first_write(store: Store, root: Path):
@@ -198,7 +198,7 @@ def test_writers_and_removers_of_one_folder_do_not_disturb_each_other(store: Sto
                 store.put(key, b"x")
                 assert store.get(key) == b"x"
                 store.delete([key])
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised in the test's own thread
             failures.append(error)
 
     threads = [threading.Thread(target=write_and_remove, args=(index,)) for index in range(4)]

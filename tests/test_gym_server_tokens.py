@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import orjson
 import pytest
 
 import gym_objstore_nemo_gym as ours
@@ -22,7 +19,7 @@ from gym_objstore.spill import Spill
 from gym_objstore.trajectories import rebuild
 from tests import gym_witness
 from tests.gym_agents import DIALECTS, ChatAgent, agents_client
-from tests.gym_server import Running, Tap, gym_server, produced, stub_worker, wait_until
+from tests.gym_server import Running, Tap, as_deployed, gym_server, produced, sequence, stub_worker, wait_until
 from tests.places import place_of
 
 if sys.version_info < (3, 12):
@@ -51,8 +48,7 @@ def worker(tmp_path) -> Iterator[Running]:
 @contextmanager
 def serving(folder: Path, worker: Running, place: dict[str, Any], *, endpoint: str = "", **options: Any):
     """Run a model server whose YAML names our classes; credentials reach it through its environment alone."""
-    secrets = ("access_key_id", "secret_access_key")
-    kwargs = {name: value for name, value in place.items() if name not in secrets}
+    kwargs, secrets = as_deployed(place)
     if endpoint:
         kwargs |= {"endpoint": endpoint, "retry_seconds": 0.5}
     module = options.pop("module", "gym_objstore_nemo_gym")
@@ -63,28 +59,13 @@ def serving(folder: Path, worker: Running, place: dict[str, Any], *, endpoint: s
         "lineage_store_kwargs": kwargs,
         **options.pop("capture", {}),
     }
-    environment = {
-        "AWS_ACCESS_KEY_ID": place["access_key_id"],
-        "AWS_SECRET_ACCESS_KEY": place["secret_access_key"],
-        **options.pop("environment", {}),
-    }
+    environment = {**secrets, **options.pop("environment", {})}
     with gym_server(folder, [worker], capture, environment=environment, **options) as server:
         yield server
 
 
 def generated_for(folder: Path, rollout: str) -> list[dict[str, Any]]:
     return [one for one in produced(folder) if one["opening"].startswith(f"{rollout} ")]
-
-
-def sequence(calls: list[dict[str, Any]]) -> tuple[list[int], list[int], list[float]]:
-    """Return ids, mask and log probabilities of calls that continue each other, as the engine had them."""
-    ids, mask, log_probs = [], [], []
-    for one in calls:
-        new = one["prompt"][len(ids) :]
-        ids += [*new, *one["generated"]]
-        mask += [0] * len(new) + [1] * len(one["generated"])
-        log_probs += [0.0] * len(new) + one["log_probs"]
-    return ids, mask, log_probs
 
 
 async def three_turns(agent: ChatAgent) -> None:
@@ -164,31 +145,19 @@ async def test_a_store_that_goes_down_costs_no_answer_and_leaves_its_trace(tmp_p
     assert (await trajectories_from_source("refused-0", source))["mask_sample"] is False
 
 
-@contextmanager
-def asking(agent: ChatAgent, text: str) -> Iterator[socket.socket]:
-    """Send an agent's next request over a connection that closes with the context, whatever has come by then."""
-    address = urlsplit(agent.url)
-    agent.history.append({"role": "user", "content": text})
-    body = orjson.dumps(agent.body())
-    head = f"POST {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
-    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
-        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        yield connection
-
-
 def hang_up_while_it_generates(agent: ChatAgent, gates: Path) -> None:
-    with asking(agent, f"and then? HOLD:{agent.rollout}"):
+    with agent.asking(f"and then? HOLD:{agent.rollout}"):
         wait_until((gates / f"{agent.rollout}.reached").exists, "the call generates")
     (gates / f"{agent.rollout}.open").touch()
 
 
 def hang_up_at_the_first_byte(agent: ChatAgent, gates: Path) -> None:
-    with asking(agent, "and then?") as connection:
+    with agent.asking("and then?") as connection:
         assert connection.recv(1) == b"H"
 
 
 def hang_up_at_once(agent: ChatAgent, gates: Path) -> None:
-    with asking(agent, "and then?"):
+    with agent.asking("and then?"):
         pass
 
 

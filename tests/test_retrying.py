@@ -173,7 +173,7 @@ def test_the_budget_is_kept_and_the_last_error_says_what_was_tried(clock, form: 
 @both_forms
 def test_no_budget_means_one_attempt(clock, form: Form):
     inner = FaultyStore(down())
-    with pytest.raises(Unavailable, match="attempts=1, seconds=0.0, budget=0"):
+    with pytest.raises(Unavailable, match=r"attempts=1, seconds=0\.0, budget=0"):
         form(retrying(inner, seconds=0), "get", "a/b")
     assert clock.pauses == []
 

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import ipaddress
 import logging
 import ssl
 import traceback
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -229,19 +229,15 @@ def test_a_range_behind_the_end_is_empty(canned: CannedS3, store: Store):
     assert store.get_range("a/b", 10, 5) == b""
 
 
-def removals(keys_removed: str = "") -> Callable[[Request], Reply]:
+def one_by_one(request: Request) -> Reply:
     """Refuse bulk removals, and take single ones."""
-
-    def answer(request: Request) -> Reply:
-        if request.method == "POST":
-            return refusal(501, "NotImplemented")
-        return Reply(204) if request.method == "DELETE" else refusal(404, "NoSuchKey")
-
-    return answer
+    if request.method == "POST":
+        return refusal(501, "NotImplemented")
+    return Reply(204) if request.method == "DELETE" else refusal(404, "NoSuchKey")
 
 
 def test_where_bulk_removal_is_unknown_objects_are_removed_one_by_one(canned: CannedS3, backend: str):
-    canned.answer = removals()
+    canned.answer = one_by_one
     store = open_store("s3://bucket/root", backend=backend, endpoint=canned.endpoint, retry_seconds=0, **KEYS)
     store.delete(["a/b", "a/c"])
     store.delete(["a/d"])
@@ -259,7 +255,7 @@ def test_a_refused_removal_is_named_and_the_others_are_done(canned: CannedS3, st
         if request.method == "POST"
         else refusal(404, "NoSuchKey")
     )
-    with pytest.raises(Denied, match="locked|AccessDenied") as caught:
+    with pytest.raises(Denied, match="code=AccessDenied") as caught:
         store.delete(["a/b", "a/c"])
     assert caught.value.key == "a/c"
 
@@ -319,7 +315,7 @@ def test_wrong_settings_are_told_apart_on_real_servers(
 def test_an_unreachable_endpoint_is_named(backend: str):
     store = open_store("s3://bucket", backend=backend, endpoint="http://127.0.0.1:9", retry_seconds=0, **KEYS)
     for call in CALLS.values():
-        with pytest.raises(Unavailable, match="endpoint=http://127.0.0.1:9") as caught:
+        with pytest.raises(Unavailable, match=r"endpoint=http://127\.0\.0\.1:9") as caught:
             call(store)
         assert caught.value.kind == "unreachable"
     store.close()
@@ -350,8 +346,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     folder = tmp_path_factory.mktemp("authority")
-    now = datetime.datetime.now(datetime.UTC)
-    day = datetime.timedelta(days=1)
+    now = datetime.now(UTC)
+    day = timedelta(days=1)
     keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("authority", "server")}
     names = {name: x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in keys}
     for name, key in keys.items():

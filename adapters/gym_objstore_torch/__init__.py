@@ -63,7 +63,7 @@ class Batch(TypedDict):
     rewards: torch.Tensor
 
 
-class RolloutDataset(IterableDataset[Sample]):
+class RolloutDataset(IterableDataset[Sample]):  # type: ignore[misc] # types are checked where torch is not installed
     """The rollouts of one epoch, each read by exactly one worker of one rank.
 
     ``rollouts`` are what ``TrainerClient.finished`` returned, the same list on every rank. With a ``seed`` every
@@ -137,7 +137,7 @@ def sample_of(found: Trainable) -> Sample:
     row, reward = found.row, found.receipt.reward
     try:
         token_ids = torch.tensor(row.token_ids, dtype=torch.int64)
-    except (OverflowError, RuntimeError) as error:
+    except (OverflowError, RuntimeError, ValueError) as error:
         reason = f"a token id does not fit into int64, rollout_id={found.rollout_id}"
         raise Invalid(reason, kind="token_id_range") from error
     return Sample(

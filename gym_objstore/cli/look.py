@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gym_objstore.checking import Report, check_rollout, overview, rollouts, runs
 from gym_objstore.cli.options import Backend, Endpoint, Json, Profile, Region, Run, Url, open_store, require_run
 from gym_objstore.cli.printing import print_json, print_table, say, tracked
 from gym_objstore.errors import NotFound
 from gym_objstore.flow import run
 
 if TYPE_CHECKING:
+    from gym_objstore.checking import Report
     from gym_objstore.store import Store
     from gym_objstore.tokens import Snapshot
 
@@ -31,6 +31,8 @@ def ls(
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """List the runs of a store or, with --run-id, the rollouts of a run with their state and counts."""
+    from gym_objstore.checking import overview, rollouts, runs
+
     store = open_store(url, endpoint, region, profile, backend)
     if run_id is None:
         found = run(runs(), store)
@@ -85,6 +87,8 @@ def check(
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Re-read and re-hash a rollout or a run. Exits with 1 if anything is damaged; losses are warnings."""
+    from gym_objstore.checking import check_rollout, rollouts
+
     store = open_store(url, endpoint, region, profile, backend)
     run_id = require_run(run_id)
     if rollout_id is not None:
@@ -103,6 +107,8 @@ def check(
 
 
 def _report(store: Store, run_id: str, rollout_id: str) -> Report:
+    from gym_objstore.checking import check_rollout, rollouts
+
     prefix = run(rollouts(_FAMILY, run_id), store).get(rollout_id)
     if prefix is None:
         raise NotFound(

@@ -125,4 +125,4 @@ def _summary(found: Orphans, rests: Sequence[Rest], removed: Sequence[Rest] | No
     text += f", {listed} more are kept by a checkpoint" if listed else ""
     if removed is None:
         return f"{text}; nothing was changed, pass --delete to remove them"
-    return f"{text}; {len(removed)} were removed"
+    return f"{text}; {len(removed)} removed"

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gym_objstore.store import Body
-    from gym_objstore.store.answers import Call
     from gym_objstore.store.options import StoreOptions
     from gym_objstore.store.paired import Conversation
 
@@ -68,7 +67,7 @@ class BotoStore(CloudStore):
         # With an empty Body botocore asks for "100 Continue" and loses count of the answers on the connection.
         stored = {"Body": data} if (data := joined(body)) else {}
         answer = yield self._step("put_object", key, **stored)
-        self._require(answer.get("ETag"), self._call("put", key))
+        self._require(answer.get("ETag"), "put", key)
 
     def _put_in_parts(self, key: str, body: Body) -> Conversation[None]:
         upload = (yield self._step("create_multipart_upload", key))["UploadId"]
@@ -85,27 +84,27 @@ class BotoStore(CloudStore):
 
     def _get(self, key: str) -> Conversation[bytes]:
         answer = yield self._step("get_object", key)
-        self._require(answer.get("ETag"), self._call("get", key))
+        self._require(answer.get("ETag"), "get", key)
         return self._require_whole(answer["Body"], answer["ContentLength"], key)
 
     def _ask_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
         answer = yield self._step("get_object", key, Range=f"bytes={start}-{start + length - 1}")
-        self._require(answer.get("ETag"), self._call("get", key))
+        self._require(answer.get("ETag"), "get", key)
         return self._require_whole(answer["Body"], answer["ContentLength"], key)
 
     def _ask_head(self, key: str) -> Conversation[Meta]:
-        return self._meta((yield self._step("head_object", key)), self._call("head", key))
+        return self._meta((yield self._step("head_object", key)), "head", key)
 
     def _ask_get(self, key: str) -> Conversation[Meta]:
-        return self._meta((yield self._step("get_object", key)), self._call("get", key))
+        return self._meta((yield self._step("get_object", key)), "get", key)
 
-    def _meta(self, answer: Mapping[str, Any], call: Call) -> Meta:
-        self._require(answer.get("ETag"), call)
-        return Meta(call.key, answer["ContentLength"], answer["LastModified"].timestamp())
+    def _meta(self, answer: Mapping[str, Any], operation: str, key: str) -> Meta:
+        self._require(answer.get("ETag"), operation, key)
+        return Meta(key, answer["ContentLength"], answer["LastModified"].timestamp())
 
     def _scan_page(self, prefix: str, cursor: Any) -> Conversation[Page]:
         answer = yield self._listing(prefix, cursor)
-        self._require(answer.get("Name"), self._call("list", prefix))
+        self._require(answer.get("Name"), "list", prefix)
         cut = len(self._root)
         items = [
             Meta(one["Key"][cut:], one["Size"], one["LastModified"].timestamp()) for one in answer.get("Contents", ())
@@ -114,7 +113,7 @@ class BotoStore(CloudStore):
 
     def _folders_page(self, prefix: str, cursor: Any) -> Conversation[Page]:
         answer = yield self._listing(prefix, cursor, Delimiter="/")
-        self._require(answer.get("Name"), self._call("list", prefix))
+        self._require(answer.get("Name"), "list", prefix)
         cut = len(self._root) + len(prefix)
         names = [one["Prefix"][cut:-1] for one in answer.get("CommonPrefixes", ())]
         return Page(names, answer.get("NextContinuationToken"))

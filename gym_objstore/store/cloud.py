@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gym_objstore.errors import Denied, Invalid, NotFound, Unavailable
 from gym_objstore.store import Meta, batches
-from gym_objstore.store.answers import BAD_RANGE, NOT_SUPPORTED, Call, no_answer
+from gym_objstore.store.answers import BAD_RANGE, NOT_SUPPORTED, no_answer
 from gym_objstore.store.paired import Conversation, PairedStore, Step
 
 if TYPE_CHECKING:
@@ -124,10 +124,10 @@ class CloudStore(PairedStore):
         if refused is not None:
             raise refused
 
-    def _require(self, mark: object, call: Call) -> None:
+    def _require(self, mark: object, operation: str, key: str) -> None:
         """Refuse a success without the mark that every object store gives: a proxy's page, for example."""
-        if mark is None:
-            raise no_answer("bad_answer", call, "a success without what belongs to it")
+        if not mark:
+            raise no_answer("bad_answer", self._call(operation, key), "a success without what belongs to it")
         self._bucket_seen = True
 
     def _require_whole(self, data: bytes, size: int, key: str) -> bytes:

@@ -174,16 +174,29 @@ def describe(options: StoreOptions) -> tuple[Setting, ...]:
     given = {one.name: one for one in options.describe()}
     chain = session(options)
     found = place(options, chain)
-    credentials = chain.get_credentials()
     configured = f"profile {chain.profile_name}"
-    access_key = "" if credentials is None else credentials.get_frozen_credentials().access_key
-    method = "none" if credentials is None else f"credentials from {credentials.method}"
+    access_key, method = _identity(options, chain)
     return (
         _effective(given["endpoint"], found.endpoint or "AWS", configured if found.endpoint else "default"),
         _effective(given["region"], found.region, configured if chain.region_name else "default"),
         _effective(given["path_style"], str(found.path_style), "derived from the endpoint and bucket"),
-        Setting("identity", access_key, "argument" if options.access_key_id else method),
+        Setting("identity", access_key, method),
     )
+
+
+def _identity(options: StoreOptions, chain: Any) -> tuple[str, str]:
+    """Return the access key in use and where it came from, asking whatever gives it."""
+    from gym_objstore.store.boto_client import translated
+
+    if options.access_key_id is not None:
+        return options.access_key_id, "argument"
+    try:
+        found = chain.get_credentials()
+        return ("", "none") if found is None else (found.get_frozen_credentials().access_key, found.method)
+    except Exception as error:
+        if (meaning := translated(error, Call("open", "", f"store={options.url}"))) is None:
+            raise
+        raise meaning from error
 
 
 def _effective(given: Setting, value: str, source: str) -> Setting:

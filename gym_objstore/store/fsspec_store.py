@@ -69,7 +69,7 @@ class FsspecStore(CloudStore):
             )
         answer = yield Step("pipe_file", key, (self._root + key, joined(body)))
         if isinstance(answer, dict):  # s3fs returns the answer to a body of less than 100 MB
-            self._require(answer.get("ETag"), self._call("put", key))
+            self._require(answer.get("ETag"), "put", key)
 
     def _get(self, key: str) -> Conversation[bytes]:
         yield from self._believed(key)
@@ -84,7 +84,7 @@ class FsspecStore(CloudStore):
         if found["type"] != "file":
             raise NotFound(f"head failed: a folder is no object, store={self.url}", key=key)
         if self._options.location.scheme == "s3":
-            self._require(found["ETag"] or None, self._call("head", key))
+            self._require(found["ETag"], "head", key)
         return _meta(key, found)
 
     def _ask_get(self, key: str) -> Conversation[Meta]:

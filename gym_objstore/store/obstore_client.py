@@ -63,12 +63,18 @@ def connect(options: StoreOptions, *, bulk: bool = True) -> Any:
 
 
 def _connect_other(options: StoreOptions) -> Any:
+    """Return a client for Google's or Azure's storage, which takes credentials from its own environment."""
     from obstore.store import AzureStore, GCSStore
 
     scheme, bucket, prefix = options.location
-    cloud: Any = {"gs": GCSStore, "az": AzureStore}[scheme]
+    clouds: dict[str, tuple[Any, str]] = {"gs": (GCSStore, "base_url"), "az": (AzureStore, "endpoint")}
+    cloud, name = clouds[scheme]
     return cloud(
-        bucket, prefix=prefix or None, client_options=_http(options, options.endpoint), retry_config=_NO_RETRIES
+        bucket,
+        prefix=prefix or None,
+        config={name: options.endpoint} if options.endpoint else None,
+        client_options=_http(options, options.endpoint),
+        retry_config=_NO_RETRIES,
     )
 
 
@@ -140,18 +146,19 @@ def translated(error: Exception, call: Call, root: str) -> ObjstoreError:
         call = call._replace(key=found.group(1).removeprefix(root))
     if "redirect without LOCATION" in text:
         return refusal(Answer(301), call)
-    status, code = _STATUS.search(text), _CODE.search(text)
-    if status or code:
-        said = _SAID.search(text)
-        return refusal(
-            Answer(
-                int(status.group(1)) if status else 0,
-                (code.group(1) or code.group(2)) if code else "",
-                said.group(1) if said else "",
-            ),
-            call,
-        )
+    if answer := _answer(text):
+        return refusal(answer, call)
     return _silence(error, text, call)
+
+
+def _answer(text: str) -> Answer | None:
+    status, code, said = _STATUS.search(text), _CODE.search(text), _SAID.search(text)
+    if not status and not code:
+        return None
+    named = (code.group(1) or code.group(2)) if code else ""
+    if named == "404":  # one object of a bulk removal, from Azure
+        named = "NoSuchKey"
+    return Answer(int(status.group(1)) if status else 0, named, said.group(1).splitlines()[0] if said else "")
 
 
 def _silence(error: Exception, text: str, call: Call) -> ObjstoreError:

@@ -72,7 +72,7 @@ class ObstoreStore(CloudStore):
 
     def _get(self, key: str) -> Conversation[bytes]:
         result = yield Step("get", key, (key,))
-        self._require(result.meta["e_tag"], self._call("get", key))
+        self._require(result.meta["e_tag"], "get", key)
         return self._require_whole(bytes((yield Step("bytes", key, on=result))), result.meta["size"], key)
 
     def _ask_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
@@ -80,12 +80,12 @@ class ObstoreStore(CloudStore):
 
     def _ask_head(self, key: str) -> Conversation[Meta]:
         found = yield Step("head", key, (key,))
-        self._require(found["e_tag"], self._call("head", key))
+        self._require(found["e_tag"], "head", key)
         return _meta(found)
 
     def _ask_get(self, key: str) -> Conversation[Meta]:
         result = yield Step("get", key, (key,))
-        self._require(result.meta["e_tag"], self._call("get", key))
+        self._require(result.meta["e_tag"], "get", key)
         return _meta(result.meta)
 
     def _scan_page(self, prefix: str, cursor: Any) -> Conversation[Page]:
@@ -182,6 +182,8 @@ class ObstoreStore(CloudStore):
         super().close()
         self._clients.forget()
         self._clients_without_bulk.forget()
+        if (lister := self._listers.forget()) is not None:
+            lister.close()
 
     async def close_async(self) -> None:
         """Do nothing: the client belongs to no loop."""

@@ -115,7 +115,8 @@ class PairedStore(ABC):
                 step = conversation.send(answer) if error is None else conversation.throw(error)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
-            answer, error = None, None
+            finally:
+                answer, error = None, None  # an error that leaves must not keep this frame, and the body in it
             try:
                 answer = self._perform(step)
             except Exception as caught:  # noqa: BLE001 - the conversation decides what to do with it
@@ -129,7 +130,8 @@ class PairedStore(ABC):
                 step = conversation.send(answer) if error is None else conversation.throw(error)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
-            answer, error = None, None
+            finally:
+                answer, error = None, None  # an error that leaves must not keep this frame, and the body in it
             try:
                 answer = await self._perform_async(step)
             except Exception as caught:  # noqa: BLE001 - the conversation decides what to do with it

@@ -128,32 +128,32 @@ def caller(name: str, entry) -> Actor:
 
 
 def consumer(name: str, number: int, *, drop=drop) -> Actor:
-    """One who freezes the rollout and drops what it got."""
+    """One who freezes the rollout and drops what it got, under a new number at every attempt."""
 
     def freezing(log, _):
         snapshot = yield from freeze(RUN, ROLLOUT)
         return Wanted(snapshot.snapshot_id, snapshot.version)
 
-    return Actor(name, (freezing, _dropping(number, drop)))
+    def dropping(log, snapshot):
+        yield from _dropping(log, snapshot, drop(snapshot.claim(number + log.attempt)))
+
+    return Actor(name, (freezing, dropping))
 
 
-def holder(name: str, number: int, snapshot: Wanted, *, drop=drop) -> Actor:
+def holder(name: str, number: int, snapshot: Wanted, *, numbers_anew=True) -> Actor:
     """One who froze the rollout before anybody else came, and now drops what it got."""
 
-    def stage(log, _):
-        return (yield from _dropping(number, drop)(log, snapshot))
+    def dropping(log, _):
+        yield from _dropping(log, snapshot, drop(snapshot.claim(number + numbers_anew * log.attempt)))
 
-    return Actor(name, (stage,))
+    return Actor(name, (dropping,))
 
 
-def _dropping(number, drop):
-    def stage(log, snapshot):
-        if not log.attempt:
-            log.asked("drop", snapshot)
-        dropped = yield from drop(snapshot.claim(number + log.attempt))
-        log.answered("dropped" if dropped else "kept", snapshot)
-
-    return stage
+def _dropping(log, snapshot, flow):
+    if not log.attempt:
+        log.asked("drop", snapshot)
+    dropped = yield from flow
+    log.answered("dropped" if dropped else "kept", snapshot)
 
 
 def reader(name: str) -> Actor:

@@ -96,7 +96,7 @@ def test_a_marker_and_two_consumers_with_a_crash_and_a_lost_answer(numbers, boun
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("write", ["put", "mark"])
 def test_one_writer_and_two_consumers_with_one_lost_answer(write):
     must_hold(WRITERS[write], consumer("first", 0x100), consumer("second", 0x200), bounds=LOSING)
 
@@ -218,6 +218,13 @@ LATE = Bounds(crashes=0, lost=0, late=1)
 @pytest.mark.parametrize("write", WRITERS)
 def test_one_writer_and_one_consumer_and_a_request_that_lands_long_after_it_was_given_up(write):
     must_hold(WRITERS[write], consumer("consumer", 0x100), bounds=LATE)
+
+
+def test_a_consumer_that_keeps_its_number_for_a_second_attempt_is_found():
+    """Its refused second attempt removes the intent that the tombstone of its first one, still under way, relies on."""
+    actors = marker("writer"), holder("consumer", 0x100, FIRST, numbers_anew=False)
+    assert [found.law for found in play(*actors, bounds=LATE).violations] == ["promise_9_repeating_finishes"]
+    must_hold(marker("writer"), holder("consumer", 0x100, FIRST), bounds=LATE)
 
 
 @pytest.mark.slow

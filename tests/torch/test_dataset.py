@@ -135,6 +135,7 @@ def test_what_may_not_be_trained_is_left_out_with_a_warning(client, caplog):
     assert "rollout_id=damaged, code=corrupt" in caplog.text
 
 
+@pytest.mark.timeout(300)  # a spawned worker imports torch anew
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_workers_read_every_rollout_once(client, method):
     dataset = RolloutDataset(client, client.finished_now(), seed=3)

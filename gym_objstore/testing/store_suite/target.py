@@ -53,6 +53,8 @@ class Target:
     """Whether ``a`` and ``a/b`` can both be objects; not so in a file system."""
     folders_vanish: bool = True
     """Whether a folder is gone with its last object; services over a file system may keep it, empty, for ever."""
+    replaces_whole: bool = True
+    """Whether other bytes replace an object under a reader's eyes whole. Nothing in this package replaces any."""
     secrets: tuple[str, ...] = ()
     """Texts that may never appear in a URL, a repr, an error or a pickle of the store."""
 

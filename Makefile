@@ -41,7 +41,7 @@ test-slow: $(VENV)/dev.stamp ## Run the slow tests
 	$(PYTHON) -m pytest -m slow $(ARGS)
 
 test-torch: $(TORCH_VENV)/torch.stamp ## Run the tests that need torch, in Python 3.11
-	PYTHONPATH=adapters $(TORCH_PYTHON) -m pytest tests/torch $(ARGS)
+	$(TORCH_PYTHON) -m pytest tests/torch $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, format, types, import layers, exports, documents
 	$(VENV)/bin/ruff check

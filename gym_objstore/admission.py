@@ -51,8 +51,9 @@ def request_items(dialect: Dialect, body: Mapping[str, Any]) -> list[Item]:
     """
     if dialect == "messages":
         turns = [item for turn in _turns(body, "messages") for item in _anthropic_items(turn)]
-        tools = [_uncached(tool) for tool in body.get("tools") or ()]
-        return [*_envelope(_system_text(body.get("system")), tools), *turns]
+        tools = body.get("tools")
+        uncached = [_uncached(tool) for tool in tools] if isinstance(tools, list) else tools
+        return [*_envelope(_system_text(body.get("system")), uncached), *turns]
     turns = _turns(body, "messages" if dialect == "chat" else "input")
     return [*_envelope(body.get("instructions"), body.get("tools")), *turns]
 

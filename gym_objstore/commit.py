@@ -67,23 +67,29 @@ def commit_of(
         return Refusal(FailureReason.MISSING_COORDINATES, "the worker answered without coordinates")
     try:
         coords = CommitCoords.model_validate(coordinates)
-        _require_admitted(coords, admission)
+        _require_same(coords, admission, "rollout_id", "model_call_id")
         if coords.disposition == "capture_failed":
             return Refusal(FailureReason.CAPTURE_FAILED, "the worker could not stage the call")
+        _require_same(coords, admission, "parent_call_id", "prev_len")
+        _require_new(coords, admission)
         return _commit(coords, admission, served, request_items, admitted_at)
     except (TypeError, ValueError) as error:
         return Refusal(FailureReason.INVALID_COORDINATES, " ".join(str(error).split()))
 
 
-def _require_admitted(coords: CommitCoords, admission: CaptureAdmission) -> None:
-    """Raise ``Invalid`` for coordinates of another call than the admitted one, or behind another prefix."""
-    for name in ("rollout_id", "model_call_id", "parent_call_id", "prev_len"):
+def _require_same(coords: CommitCoords, admission: CaptureAdmission, *names: str) -> None:
+    """Raise ``Invalid`` for coordinates of another call than the admitted one, or of another place."""
+    for name in names:
         said, admitted = getattr(coords, name), getattr(admission, name)
         if said != admitted:
             raise Invalid(f"coordinates of another call, {name}={said!r}, admitted={admitted!r}", kind="bad_coords")
+
+
+def _require_new(coords: CommitCoords, admission: CaptureAdmission) -> None:
+    """Raise ``Invalid`` for a row or a chain that an ancestor's coordinates named already."""
     if coords.staging_key in admission.staging_chain:
         raise Invalid(f"an ancestor's coordinates again, staging_key={coords.staging_key!r}", kind="bad_coords")
-    if coords.chain_hash is not None and coords.chain_hash == admission.parent_chain_hash:
+    if coords.chain_hash == admission.parent_chain_hash:
         raise Invalid("the parent's chain_hash again", kind="bad_coords")
 
 

@@ -205,8 +205,8 @@ class ExternalCapture:
 
 def _refusal_of(error: ObjstoreError) -> tuple[int, str]:
     """Return the status and the words for a client, which is no business of the storage's details."""
-    if isinstance(error, Invalid):
-        return (413 if error.kind == "too_large" else 400), error.message
+    if error.kind == "too_large":
+        return 413, error.message
     return 503, f"the capture ledger failed, kind={error.kind}"
 
 

@@ -111,10 +111,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Do several operations at the same time; answers a tuple in their order.
-
-    All of them are finished before the first error, in their order, is raised.
-    """
+    """Do operations at the same time; answers a tuple in their order. All end before the first error is raised."""
 
     operations: tuple[Single, ...]
 
@@ -253,9 +250,10 @@ async def perform_async(operation: Operation, store: Store, limit: int = CONCURR
 
 def _find(key: str, decode: Callable[[bytes], Any], store: Store) -> Any:
     try:
-        return decode(store.get(key))
+        body = store.get(key)
     except NotFound:
         return None
+    return decode(body)
 
 
 async def _find_async(key: str, decode: Callable[[bytes], Any], store: Store) -> Any:
@@ -294,7 +292,7 @@ async def _all_async(operations: tuple[Single, ...], store: Store, limit: int) -
             except Exception as error:  # noqa: BLE001 - raised below, after all have finished
                 failures[index] = error
 
-    await asyncio.gather(*(work() for _ in range(min(limit, len(operations)))))
+    await asyncio.gather(*(work() for _ in range(min(max(limit, 1), len(operations)))))
     if failures:
         raise failures[min(failures)]
     return tuple(answers)

@@ -67,7 +67,7 @@ def failure(dialect: Dialect, message: str, *, response_id: str) -> bytes:
 
 def _framed(event: Event) -> bytes:
     """Return an event as ASCII, so that no client takes a U+2028 in a text for the end of a line."""
-    return b"data: " + json.dumps(event, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + json.dumps(event, allow_nan=False, separators=(",", ":")).encode() + b"\n\n"
 
 
 def _named(event: Event) -> bytes:
@@ -93,7 +93,7 @@ def _chat_deltas(message: Event) -> Iterator[Event]:
     yield {"role": message.get("role") or "assistant", "content": None if content is None else ""}
     for name, value in message.items():
         if name == "tool_calls":
-            calls = [{"index": index, **call} for index, call in enumerate(_objects(value or []))]
+            calls = [{**call, "index": index} for index, call in enumerate(_objects(value or []))]
             yield from ({name: [call]} for call in calls)
         elif name != "role" and value not in (None, ""):
             yield {name: value}

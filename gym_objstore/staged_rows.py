@@ -161,7 +161,7 @@ def _sealed(record: Any) -> StagedCallRecord:
 
 
 def _pack_extras(extras: dict[str, Any]) -> bytes:
-    return codec.encode(extras, canonical_json(extras))
+    return codec.encode(canonical_json(extras))
 
 
 def _pack_record(record: StagedCallRecord, extras: bytes, container: Container | None) -> bytes:
@@ -181,7 +181,7 @@ def _pack_record(record: StagedCallRecord, extras: bytes, container: Container |
         }
     text = canonical_json(head)
     plain = b"".join([_HEAD_SIZE.pack(len(text)), text, *(_little_endian(column).tobytes() for column in columns)])
-    return codec.encode(head, plain)
+    return codec.encode(plain)
 
 
 def _unpack_record(key: StagingKey, body: bytes, only: int | None = None) -> tuple[dict[str, Any], list[array[Any]]]:

@@ -7,9 +7,9 @@ tokens apart, so that nobody can rebuild a sequence from text. Every generation 
 answer leaves; that file says what the engine produced.
 
 Words in the last message steer it: ``CALL:<tool>`` answers with a tool call; ``HOLD:<name>`` generates only once the
-file ``<name>.open`` is in the folder ``gates``, having put its process id into ``<name>.reached``; ``LINGER:<name>`` waits
-likewise, but between staging and answering; ``FORGE:nothing``, ``:foreign``, ``:failed`` spoil the acknowledgement of
-an admitted call.
+file ``<name>.open`` is in the folder ``gates``, having put its process id into ``<name>.reached``; ``LINGER:<name>``
+waits likewise, but between staging and answering; ``FORGE:nothing``, ``:foreign``, ``:failed`` spoil the
+acknowledgement of an admitted call.
 """
 
 from __future__ import annotations

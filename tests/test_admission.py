@@ -127,6 +127,13 @@ def test_a_conversation_of_another_shape_is_invalid(dialect, body, field):
         request_items(dialect, body)
 
 
+@pytest.mark.parametrize("odd", [5, "text", {"a": 1}, [5], None])
+def test_odd_tools_and_instructions_are_for_the_server_to_refuse(odd):
+    for dialect in ("chat", "responses", "messages"):
+        body = {"messages": [USER], "input": [USER], "tools": odd, "system": odd, "instructions": odd}
+        assert request_items(dialect, body)[-1] == USER
+
+
 def test_history_on_the_server_is_seen():
     assert continues_elsewhere({"previous_response_id": "resp_1"})
     assert continues_elsewhere({"conversation": {"id": "conv_1"}})

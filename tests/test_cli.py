@@ -162,9 +162,10 @@ def test_the_demo_keeps_every_promise():
         "2-0": ["dangling_intent call-2-0-3"],
         "4-0": ["conflict call-4-0-3"],
         "6-0": ["corrupt call-6-0-3"],
+        "11-0": ["corrupt"],
     }
-    assert found["late"] == {"put": "refused", "freeze": "refused"}
-    assert sum(one["retired"] for one in found["verdicts"]) == 6
+    assert found["late"] == {"put": "refused", "freeze": "refused", "admission": "refused", "record": "refused"}
+    assert sum(one["retired"] for one in found["verdicts"]) == 6 + 5
 
 
 def test_the_demo_runs_on_a_server_it_starts():

@@ -68,7 +68,9 @@ def test_a_staged_call_becomes_a_ledger_row():
 
 
 def test_an_answer_without_coordinates_has_its_own_reason():
-    assert commit(None) == Refusal("worker_response_missing_commit_coordinates", "the worker answered without coordinates")
+    assert commit(None) == Refusal(
+        "worker_response_missing_commit_coordinates", "the worker answered without coordinates"
+    )
 
 
 def test_coordinates_of_a_failed_capture_have_their_own_reason():
@@ -136,10 +138,21 @@ def test_what_cannot_be_hashed_is_refused():
 
 
 def test_tokens_and_internal_fields_do_not_reach_the_client():
-    arrays = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-1.0], "routed_experts": "x"}
+    arrays = {
+        "prompt_token_ids": [1],
+        "generation_token_ids": [2],
+        "generation_log_probs": [-1.0],
+        "routed_experts": "x",
+    }
     message = {"role": "assistant", "content": "yo", "compact_prompt_token_ids": [1], "ng_note": 1, **arrays}
     choice = {"index": 0, "finish_reason": "stop", "logprobs": {"content": []}, "token_ids": [2], "message": message}
-    answer = {"id": "a", "choices": [choice], "prompt_token_ids": [1], "prompt_logprobs": [], "ng_commit_coords": COORDS}
+    answer = {
+        "id": "a",
+        "choices": [choice],
+        "prompt_token_ids": [1],
+        "prompt_logprobs": [],
+        "ng_commit_coords": COORDS,
+    }
     before = repr(answer)
     assert served_answer(answer) == {
         "id": "a",

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 import time
@@ -244,29 +243,3 @@ def test_boto_adds_no_checksum_that_older_servers_refuse(server: CannedS3):
         store = open_store("s3://bucket", backend=backend, endpoint=server.endpoint, **keys)
         headers = last(server, store).headers
         assert [name for name in headers if "checksum" in name or "trailer" in name] == []
-
-
-def test_a_description_names_the_source_of_everything_and_no_secret(aws: Path, monkeypatch):
-    (aws / "config").write_text("[profile lab]\nregion = r-3\nendpoint_url = http://127.0.0.1:9\n")
-    (aws / "credentials").write_text(f"[lab]\naws_access_key_id = lab-key\naws_secret_access_key = {CANARY}\n")
-    monkeypatch.setenv("GYM_OBJSTORE_PROFILE", "lab")
-    found = credentials.describe(StoreOptions.of("s3://bucket"))
-    assert [tuple(one) for one in found] == [
-        ("endpoint", "http://127.0.0.1:9", "profile lab"),
-        ("region", "r-3", "profile lab"),
-        ("path_style", "True", "derived from the endpoint and bucket"),
-        ("identity", "lab-key", "shared-credentials-file"),
-    ]
-
-
-def test_a_description_of_explicit_settings_repeats_their_sources(monkeypatch):
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    keys = {"access_key_id": "explicit", "secret_access_key": CANARY}
-    found = credentials.describe(StoreOptions.of("s3://bucket", region="r", path_style=False, **keys))
-    assert [tuple(one) for one in found] == [
-        ("endpoint", "http://127.0.0.1:9", "environment variable AWS_ENDPOINT_URL"),
-        ("region", "r", "argument"),
-        ("path_style", "False", "argument"),
-        ("identity", "explicit", "argument"),
-    ]
-    assert CANARY not in json.dumps(found)

@@ -31,7 +31,7 @@ FLOORS = (
         "bytes",
         "what is recorded and hashed knows no store",
         """digests records fingerprint responses stamps codec wire_* staging_digests reasons portable bodies
-        correlation calls calls_* capture_record sse reassembly redaction attachment routed_experts
+        correlation calls calls_* capture_record sse sse_* reassembly redaction attachment routed_experts
         staged_attachments staged_chains staged_rows staged_tensors""",
     ),
     Floor("store", "a store knows objects, not what they mean", "store store.*"),
@@ -40,14 +40,14 @@ FLOORS = (
         "domain",
         "flows only: what is stored where, in which order, and what follows from a listing",
         """objects index tokens lineage retirement trajectories captures captures_* staging staging_rows
-        staged_calls ledger ledger_* manifests receipts receipts_* linearize terminal retention sweep
-        checking""",
+        staged_calls ledger ledger_* manifests receipts receipts_* linearize terminal retention sweeping
+        admission commit checking""",
     ),
     Floor(
         "faces",
         "where flows meet a store, a clock and a user",
         """settings cache writer spill connection sinks ledgers staging_sinks installed rollout_capture
-        client client_* control_* http http_*
+        client client_* control_* external_* http http_*
         middleware middleware_* proxy proxy.* proxy_* diagnosis demo demo.* cli cli.* __main__ __init__""",
     ),
     Floor("testing", "kits for tests may use everything and are used by nothing", "testing testing.*"),

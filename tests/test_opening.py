@@ -68,6 +68,11 @@ def test_options_open_the_store_they_describe():
     assert (store.url, store._seconds, store._limit) == ("s3://bucket/x", 3.0, 5)
 
 
+def test_options_beside_finished_options_are_refused():
+    with pytest.raises(Invalid):
+        open_store(StoreOptions.of("s3://bucket"), region="r")
+
+
 def test_the_environment_names_the_store(monkeypatch, tmp_path):
     monkeypatch.setenv("GYM_OBJSTORE_URL", f"file://{tmp_path}/store")
     store = open_store()

@@ -224,6 +224,7 @@ def test_an_anthropic_answer_without_usage_tells_none():
         ("responses", {"output": ["text"]}),
         ("responses", {"output": [{"type": "message", "content": "text"}]}),
         ("responses", {"output": [{"type": "reasoning", "summary": [1]}]}),
+        ("responses", {"output": [], "temperature": float("inf")}),
     ],
 )
 def test_an_answer_of_another_shape_is_no_stream(dialect, answer):

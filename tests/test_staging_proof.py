@@ -175,9 +175,7 @@ class Cluster:
             "lineage_store": "gym_objstore_nemo_gym:CaptureLedger",
             "lineage_store_kwargs": kwargs,
         }
-        return self._stack.enter_context(
-            gym_server(self.folder, self.workers, capture, environment=secrets, name=name)
-        )
+        return self._stack.enter_context(gym_server(self.folder, self.workers, capture, environment=secrets, name=name))
 
     def _kill_a_worker(self) -> None:
         """Kill a worker between staging and answering, start another in its place, and let all who wait go on."""
@@ -234,9 +232,7 @@ async def void(place: dict[str, Any], manifest: dict[str, Any]) -> None:
     """Record a call of a rollout again with other data."""
     ledger = CaptureLedger(**place)
     record = CallRecord.model_validate({**manifest["records"][-1], "response_id": "another"})
-    commit = CaptureLedgerCommit(
-        rollout_id=manifest["rollout_id"], record=record, request_items=(), response_items=()
-    )
+    commit = CaptureLedgerCommit(rollout_id=manifest["rollout_id"], record=record, request_items=(), response_items=())
     with pytest.raises(Conflict):
         await ledger.record(commit)
     await ledger.close()
@@ -335,7 +331,9 @@ def test_all_that_is_trained_is_what_the_engines_produced_and_all_else_is_masked
         assert swept(store, run_id) == staged(store, run_id) - set().union(*kept)
         log = "".join(server.log.read_text(encoding="utf-8") for server in cluster.servers)
         assert log.count("a ledger row came after retirement and was discarded") == len(by_manner["late"])
-    twice = {key for key in engine if sum(engine[key]["model_call_id"] == o["model_call_id"] for o in engine.values()) > 1}
+    twice = {
+        key for key in engine if sum(engine[key]["model_call_id"] == o["model_call_id"] for o in engine.values()) > 1
+    }
     assert twice, "no call was staged again after its worker was killed"
 
 

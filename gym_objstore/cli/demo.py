@@ -93,7 +93,7 @@ def _show(ending: Ending, seconds: float) -> None:
         for one in ending.verdicts
     ]
     print_table("what the trainer found", ["rollout", "verdict", "calls", "tokens", "generated", "why"], rows)
-    say(f"late write: {ending.late['put']}; late freeze: {ending.late['freeze']}")
+    say("; ".join(f"late {attempt}: {answer}" for attempt, answer in ending.late.items()))
     for promise in ending.broken:
         say(f"BROKEN: {promise}")
     say(f"{'every promise was kept' if not ending.broken else 'promises were broken'}, {seconds} s")

@@ -12,7 +12,7 @@ import typer
 from gym_objstore.cli.options import Backend, Endpoint, Json, Profile, Region, Url, store_options
 from gym_objstore.cli.printing import print_json, print_table, say
 from gym_objstore.diagnosis import Probe, diagnose, verdict
-from gym_objstore.store.credentials import describe
+from gym_objstore.store.description import describe
 from gym_objstore.store.opening import open_store
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import zlib
 from functools import cache
 from typing import Any
 
-from gym_objstore.digests import compute_digest
+from gym_objstore.digests import compute_digest, sha256_hex
 from gym_objstore.records import LineageResolution, ParentResolutionStatus, TokenEntry
 from gym_objstore.stamps import stamp_continuation, stamp_lineage
 
@@ -21,6 +21,10 @@ TURNS = 4
 ROLLOUTS = tuple(f"{number}-0" for number in range(9))
 LOST, CONFLICT, DAMAGED = ROLLOUTS[2], ROLLOUTS[4], ROLLOUTS[6]
 """The rollouts that something happens to: a call is lost, a call id is used twice, a stored byte is flipped."""
+
+STAGED = tuple(f"{number}-0" for number in range(9, 15))
+FORGED = STAGED[2]
+"""The rollouts of the second act, and the one of which somebody replaces a staged row."""
 
 CITIES = ("Paris", "Lagos", "Lima", "Oslo", "Osaka", "Quito", "Tunis", "Turin", "Wuhan")
 
@@ -32,7 +36,7 @@ def call_id(rollout_id: str, turn: int) -> str:
 
 def request(rollout_id: str, turn: int) -> list[dict[str, Any]]:
     """Return the conversation up to a turn: a question, then each tool call with its result."""
-    city = CITIES[ROLLOUTS.index(rollout_id) % len(CITIES)]
+    city = CITIES[int(rollout_id.partition("-")[0]) % len(CITIES)]
     items: list[dict[str, Any]] = [{"role": "user", "content": f"Is it warmer in {city} than yesterday?"}]
     for before in range(turn):
         items += [answer(rollout_id, before), _tool_result(rollout_id, before)]
@@ -61,6 +65,21 @@ def tokens(item: dict[str, Any]) -> list[int]:
     return [zlib.crc32(word.encode()) % 150_000 for word in words]
 
 
+def log_probs(generated: list[int]) -> list[float]:
+    """Return the log probability of each token of an answer."""
+    return [-1 / (2 + position) for position in range(len(generated))]
+
+
+def experts(rollout_id: str, turn: int) -> bytes:
+    """Return the experts that an answer's tokens were routed to, two bytes each: what a worker attaches to its row."""
+    return b"".join((token % 64).to_bytes(2, "little") for token in tokens(answer(rollout_id, turn)))
+
+
+def response(rollout_id: str, turn: int) -> dict[str, Any]:
+    """Return the response that the agent gets for a turn."""
+    return {"id": f"response-{rollout_id}-{turn}", "object": "response", "output": [answer(rollout_id, turn)]}
+
+
 @cache
 def sequence(rollout_id: str, turn: int) -> tuple[int, ...]:
     """Return the exact tokens that the model had seen and said when a turn ended."""
@@ -78,7 +97,7 @@ def entry(rollout_id: str, turn: int, parent: LineageResolution) -> TokenEntry:
         model="demo",
         prompt_token_ids=list(sequence(rollout_id, turn)[: -len(generated)]),
         generation_token_ids=generated,
-        generation_log_probs=[-1 / (2 + position) for position in range(len(generated))],
+        generation_log_probs=log_probs(generated),
         output_items=[said],
         token_item_index=0,
     )
@@ -95,3 +114,8 @@ def root() -> LineageResolution:
 def digest(rollout_id: str) -> str:
     """Return the digest of the whole sequence that a rollout must be trained on."""
     return compute_digest(sequence(rollout_id, TURNS - 1))
+
+
+def attached(rollout_id: str) -> str:
+    """Return the SHA-256 of what the workers attached to a rollout's calls, in order."""
+    return sha256_hex(b"".join(experts(rollout_id, turn) for turn in range(TURNS)))

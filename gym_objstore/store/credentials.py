@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 from gym_objstore.errors import Invalid
 from gym_objstore.store.answers import Call, no_answer
-from gym_objstore.store.options import Setting
 from gym_objstore.store.scopes import PerProcess
 
 if TYPE_CHECKING:
@@ -164,43 +163,6 @@ def provider(options: StoreOptions, chain: Any) -> Callable[[], Any] | None:
     if found is None:
         raise no_answer("no_credentials", Call("open", "", f"store={options.url}"), "the chain ended")
     return Chained(chain, found)
-
-
-def describe(options: StoreOptions) -> tuple[Setting, ...]:
-    """Return the effective endpoint, region, address style and identity with their sources, without secrets.
-
-    Reads the AWS configuration and may ask its credential sources, so it may take seconds.
-    """
-    given = {one.name: one for one in options.describe()}
-    chain = session(options)
-    found = place(options, chain)
-    configured = f"profile {chain.profile_name}"
-    access_key, method = _identity(options, chain)
-    return (
-        _effective(given["endpoint"], found.endpoint or "AWS", configured if found.endpoint else "default"),
-        _effective(given["region"], found.region, configured if chain.region_name else "default"),
-        _effective(given["path_style"], str(found.path_style), "derived from the endpoint and bucket"),
-        Setting("identity", access_key, method),
-    )
-
-
-def _identity(options: StoreOptions, chain: Any) -> tuple[str, str]:
-    """Return the access key in use and where it came from, asking whatever gives it."""
-    from gym_objstore.store.boto_client import translated
-
-    if options.access_key_id is not None:
-        return options.access_key_id, "argument"
-    try:
-        found = chain.get_credentials()
-        return ("", "none") if found is None else (found.get_frozen_credentials().access_key, found.method)
-    except Exception as error:
-        if (meaning := translated(error, Call("open", "", f"store={options.url}"))) is None:
-            raise
-        raise meaning from error
-
-
-def _effective(given: Setting, value: str, source: str) -> Setting:
-    return given if given.value else Setting(given.name, value, source)
 
 
 def _configured_endpoint(chain: Any) -> str | None:

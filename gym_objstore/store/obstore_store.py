@@ -135,13 +135,14 @@ class ObstoreStore(CloudStore):
 
     def _client(self, *, bulk: bool = True) -> Any:
         global _first_use  # noqa: PLW0603 - a fact about the process, whichever store was used first
-        if forked_after_use():
+        if _first_use is None:
+            _first_use = os.getpid()
+        elif forked_after_use():
             raise Unusable(
                 f"obstore was used before this process was forked and would hang in it, store={self.url}",
                 kind="forked",
                 hint="start processes with spawn or forkserver, or open the store in the child with backend='boto'",
             )
-        _first_use = os.getpid()
         return self._clients() if bulk else self._clients_without_bulk()
 
     def _perform(self, step: Step) -> Any:

@@ -31,6 +31,8 @@ def open_store(url: str | StoreOptions | None = None, **options: object) -> Stor
     ``memory://name``, or any url of fsspec. ``StoreOptions`` says what the options are. Raises ``Invalid``
     for what cannot be read; whether the place exists and lets us in is found at the first use.
     """
+    if isinstance(url, StoreOptions) and options:
+        raise Invalid("options are given twice", kind="bad_option", hint="put them all into StoreOptions.of")
     found = url if isinstance(url, StoreOptions) else StoreOptions.of(url, **options)
     scheme = found.location.scheme
     backend = _backend(scheme, found)

@@ -103,6 +103,7 @@ class StoreOptions:
     def of(cls, url: str | None = None, **given: object) -> StoreOptions:
         """Read the options from arguments and, where one is absent, from the environment.
 
+        ``GYM_OBJSTORE_<NAME>`` stands for every option but credentials; for S3 the variables of AWS come next.
         Raises ``Invalid`` for a missing or malformed url and for unknown or unusable options, before any I/O.
         """
         given = _masked(given)

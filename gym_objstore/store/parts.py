@@ -35,6 +35,8 @@ def flat(body: Body) -> Chunk | list[Chunk]:
 
 def size_of(body: Body) -> int:
     """Return the bytes of a body, whatever the items of its buffers are."""
+    if isinstance(body, bytes):
+        return len(body)
     return sum(one.nbytes if isinstance(one, memoryview) else len(one) for one in chunks(body))
 
 

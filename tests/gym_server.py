@@ -236,6 +236,9 @@ def _running(
         else:
             raise AssertionError(f"every port was taken:\n{log_tail(log)}")
         yield process
+    except BaseException:
+        sys.stderr.write(f"end of {log}:\n{log_tail(log)}\n")  # which pytest shows with the failure
+        raise
     finally:
         if process is not None:
             process.stop()

@@ -18,7 +18,7 @@ from gym_objstore.errors import Denied, Invalid
 from gym_objstore.store import Store, credentials
 from gym_objstore.store.opening import open_store
 from gym_objstore.store.options import StoreOptions
-from tests.canned_s3 import OBJECT, CannedS3, Reply, Request, refusal
+from tests.canned_s3 import OBJECT, CannedS3, Reply, Request, listing, refusal
 
 CANARY = "canary-in-a-coal-mine"
 
@@ -185,6 +185,22 @@ def test_expired_credentials_that_somebody_renewed_lose_no_write(server: CannedS
             asyncio.run(store.put_async("a/b", b"x"))
         assert [signed(request)[0] for request in server.requests] == ["old", "new"]
         store.close()
+
+
+def test_a_listing_whose_credentials_expire_goes_on_with_new_ones(server: CannedS3, backend: str, aws: Path):
+    file = aws / "credentials"
+    file.write_text(f"[default]\naws_access_key_id = old\naws_secret_access_key = {CANARY}\n")
+
+    def answer(request: Request) -> Reply:
+        if signed(request)[0] == "new":
+            return listing("a/b")
+        file.write_text(f"[default]\naws_access_key_id = new\naws_secret_access_key = {CANARY}\n")
+        return refusal(400, "ExpiredToken")
+
+    server.answer = answer
+    store = open_store("s3://bucket", backend=backend, endpoint=server.endpoint, retry_seconds=0)
+    assert [meta.key for meta in store.scan("a/")] == ["a/b"]
+    store.close()
 
 
 def test_credentials_that_stay_expired_are_denied_with_the_next_step(server: CannedS3, backend: str, aws: Path):

@@ -28,8 +28,6 @@ if sys.version_info < (3, 12):
 from nemo_gym.token_id_capture.consumer import trajectories_from_source
 from nemo_gym.token_id_capture.delivery import retire_rollout_token_capture
 
-pytestmark = pytest.mark.timeout(300)
-
 ROUNDS = 12  # of one rollout in each dialect; two server processes share a round's calls out by chance
 HANGING_UP = 10  # rollouts in each dialect
 

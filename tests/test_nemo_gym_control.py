@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from types import SimpleNamespace
 
 import httpx
@@ -21,13 +20,12 @@ from gym_objstore.errors import Conflict, Denied, Invalid, Retired
 from gym_objstore.testing.staged_rollouts import ledger_row, staged_call
 from gym_objstore.wire_ledger import RolloutManifest, RolloutRemoval
 from gym_objstore_nemo_gym import control
+from tests.gym_side import server_side
 from tests.places import place_of
 from tests.web_servers import serving
 
 TOKEN = "correct-horse"
 MANIFEST = "/training-token-capture/control/rollouts/r1/manifest"
-
-server_side = pytest.mark.skipif(sys.version_info < (3, 12), reason="nemo-gym's server side needs Python 3.12")
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from gym_objstore.errors import Conflict, Retired
 from gym_objstore.testing.staged_rollouts import ledger_row, staged_call
 from gym_objstore_nemo_gym.shim import rollout_retired_error
 from tests.entries import QUESTION, answer
+from tests.gym_side import server_side
 from tests.places import PLACES, place_of
 
 ROLLOUT = "rollout-1"
@@ -49,6 +50,7 @@ def commit(call="c1", *, request=QUESTION, text="hi", chain=("k1",), **fields) -
     )
 
 
+@server_side
 def test_gym_builds_the_ledger_that_its_yaml_names(place, monkeypatch):
     monkeypatch.setenv("NEMO_GYM_TOKEN_CAPTURE_CONTROL_TOKEN", "secret")
     block = {

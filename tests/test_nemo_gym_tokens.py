@@ -22,6 +22,7 @@ from nemo_gym.token_id_capture.records import ParentResolutionStatus, TokenEntry
 
 import gym_objstore_nemo_gym as ours
 from gym_objstore.errors import Retired
+from tests.gym_side import server_side
 from tests.places import PLACES, place_of
 from tests.transcripts import conversations
 
@@ -83,6 +84,7 @@ async def test_all_ten_conformance_checks_of_gym_pass(kind, request, prefix):
     assert passed == ALL_CHECKS
 
 
+@server_side
 def test_gym_builds_the_classes_that_its_yaml_names(place, monkeypatch):
     monkeypatch.setenv("GYM_OBJSTORE_RUN_ID", "from-the-environment")
     block = {
@@ -150,7 +152,7 @@ async def test_gym_masks_what_lost_a_call(place):
     assert built["metrics"]["capture_incomplete"] is True
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="nemo-gym's server side needs Python 3.12")
+@server_side
 async def test_the_finalizer_rebuilds_the_record_and_retires_after_handoff(place):
     from nemo_gym.token_id_capture.delivery import finalize_rollout_token_capture, retire_rollout_token_capture
 

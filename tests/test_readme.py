@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from gym_objstore.cli.app import EXIT_CODES, app
+from tests.gym_side import server_side
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
@@ -26,6 +27,7 @@ def test_the_python_example_runs_as_printed():
     )
 
 
+@server_side
 def test_the_yaml_is_what_gym_reads():
     from nemo_gym.token_id_capture.config import TokenIdCaptureConfig
 

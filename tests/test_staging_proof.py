@@ -50,7 +50,7 @@ from tests.places import place_of
 if sys.version_info < (3, 12):
     pytest.skip("nemo-gym's model server needs Python 3.12 or newer", allow_module_level=True)
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(145)  # seconds; it takes about 25 where nothing else runs
 
 ROLLOUTS = 60
 TURNS = 4  # before a rollout's manner shows

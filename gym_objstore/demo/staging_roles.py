@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import cache, partial
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -72,6 +72,12 @@ def _complete(url: str, run_id: str, admission: CaptureAdmission, turn: int) -> 
     return _worker(url, run_id).complete(admission, turn)
 
 
+async def _completed_by(
+    executor: Executor, url: str, run_id: str, admission: CaptureAdmission, turn: int
+) -> dict[str, Any]:
+    return await asyncio.get_running_loop().run_in_executor(executor, _complete, url, run_id, admission, turn)
+
+
 class ModelServer(NamedTuple):
     """A model server: it keeps the ledger and has a worker complete what it admits."""
 
@@ -103,9 +109,9 @@ async def serve(url: str, run_id: str, server: str, servers: str) -> dict[str, A
         for turn in range(script.TURNS)
         if (number + turn) % int(servers) == int(server)
     ]
-    loop, ledger = asyncio.get_running_loop(), CaptureLedger(url, run_id)
+    ledger = CaptureLedger(url, run_id)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as worker:
-        served = ModelServer(ledger, partial(loop.run_in_executor, worker, _complete, url, run_id))
+        served = ModelServer(ledger, partial(_completed_by, worker, url, run_id))
         await asyncio.gather(*(served.serve_turn(*one) for one in mine))
     await ledger.close()
     return {"stored": len(mine)}
@@ -146,13 +152,13 @@ async def _verdict(source: StagingSource, outcome: Trainable | Masked) -> dict[s
 async def come_late(url: str, run_id: str, rollout: str) -> dict[str, Any]:
     """Stage and record a call of a rollout that was retired, as a server does that was cut off for a while."""
     ledger = CaptureLedger(url, run_id)
-    served = ModelServer(ledger, partial(asyncio.to_thread, Worker(url, run_id).complete))
     try:
         await ledger.has_rows(rollout)
         admitted = "accepted"
     except Retired:
         admitted = "refused"
-    await served.serve_turn(rollout, 0)
+    with ThreadPoolExecutor(1) as worker:
+        await ModelServer(ledger, partial(_completed_by, worker, url, run_id)).serve_turn(rollout, 0)
     prefix = rollout_prefix(FAMILY, run_id, rollout)
     left = await ledger.connection.play(scan(prefix))
     await ledger.close()

@@ -175,7 +175,8 @@ class ObstoreStore(CloudStore):
         call = self._call(_OPERATIONS.get(step.name, step.name), step.key)
         found = translated(error, call, self._options.location.prefix)
         if found.kind == EXPIRED:
-            self._clients.forget(client)
+            self._clients.forget(client if step.on is None else None)
+            self._clients_without_bulk.forget()
         return found
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ from functools import partial
 
 import pytest
 import torch
-from gym_objstore_torch import RolloutDataset, collate, sample_of
 from torch.utils.data import DataLoader
 
 from gym_objstore import TrainerClient
@@ -21,6 +20,7 @@ from gym_objstore.flow import run
 from gym_objstore.keys import parse_staging_key, staged_key
 from gym_objstore.receipts_published import Published, publish
 from gym_objstore.store import obstore_store
+from gym_objstore_torch import RolloutDataset, collate, sample_of
 from tests.finished import RUN, finish, receipt_for, record_calls
 
 COUNT = 12

@@ -24,8 +24,9 @@ _LOSSES = {"incomplete_marker", "dangling_intent"}
 class Overview(NamedTuple):
     """One rollout as its listing shows it.
 
-    ``state`` is ``retired`` behind a tombstone, ``incomplete`` with any problem, else ``complete``, which
-    says that nothing is known to be missing, not that the rollout has ended.
+    ``state`` is ``retired`` behind a tombstone, ``incomplete`` with any problem, ``empty`` without any object
+    (some servers go on showing the folder of a deleted rollout), else ``complete``, which says that nothing
+    is known to be missing, not that the rollout has ended.
     """
 
     rollout_id: str
@@ -77,7 +78,8 @@ def overview(rollout_id: str, rollout: str) -> Flow[Overview]:
 
 def _overview(rollout_id: str, index: Index) -> Overview:
     problems = tuple(listed_problems(index))
-    state = "retired" if index.tombstone else "incomplete" if problems else "complete"
+    state = "incomplete" if problems else "complete" if index.state else "empty"
+    state = "retired" if index.tombstone else state
     return Overview(rollout_id, state, len(index.entries), len(index.intents), index.version, problems)
 
 

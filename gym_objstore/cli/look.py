@@ -42,7 +42,8 @@ def ls(
             print_table(f"runs in {store.url}", ["run", "families"], [(name, " ".join(f)) for name, f in found.items()])
         return
     prefixes = run(rollouts(_FAMILY, run_id), store)
-    rows = [run(overview(name, prefix), store) for name, prefix in tracked(list(prefixes.items()), "listing rollouts")]
+    listed = [run(overview(*item), store) for item in tracked(list(prefixes.items()), "listing rollouts")]
+    rows = [row for row in listed if row.state != "empty"]
     if json:
         print_json([_jsonable(row) for row in rows])
         return

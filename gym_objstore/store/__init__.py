@@ -94,7 +94,10 @@ class Store(Protocol):
         ...
 
     def folders(self, prefix: str) -> Iterator[str]:
-        """Yield the names that follow ``prefix`` up to the next ``/``, each once, without that ``/``."""
+        """Yield the names that follow ``prefix`` up to the next ``/``, each once, without that ``/``.
+
+        Some servers go on showing a folder for a while after its last object was removed.
+        """
         ...
 
     def folders_async(self, prefix: str) -> AsyncIterator[str]:

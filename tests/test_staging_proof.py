@@ -14,11 +14,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import cycle, islice
+from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from typing import Any
@@ -34,7 +33,7 @@ from gym_objstore.store import Store
 from gym_objstore.store.opening import open_store
 from gym_objstore.sweeping import find_orphans
 from gym_objstore.wire_ledger import CallRecord, CaptureLedgerCommit
-from tests.gym_agents import DIALECTS, ChatAgent, agents_client
+from tests.gym_agents import agents_client
 from tests.gym_server import (
     CONTROL_TOKEN,
     Running,
@@ -46,110 +45,14 @@ from tests.gym_server import (
     wait_until,
 )
 from tests.places import place_of
+from tests.staging_play import MASKED, ROLLOUTS, UNRECORDED, Played, play_all, rollout_id
 
 if sys.version_info < (3, 12):
     pytest.skip("nemo-gym's model server needs Python 3.12 or newer", allow_module_level=True)
 
 pytestmark = pytest.mark.timeout(145)  # seconds; it takes about 25 where nothing else runs
 
-ROLLOUTS = 60
-TURNS = 4  # before a rollout's manner shows
-AT_ONCE = 16  # agents that play at the same time
 TRAINER_SECONDS = 120
-
-
-@dataclass(slots=True)
-class Played:
-    """A rollout as its agent knows it: the responses it got, the last of which is scored."""
-
-    agent: ChatAgent
-    manner: str
-    servers: Iterator[str]
-    responses: list[str] = field(default_factory=list)
-
-    @property
-    def rollout(self) -> str:
-        return self.agent.rollout
-
-    async def say(self, text: str, *, agent: ChatAgent | None = None) -> None:
-        """Make a turn by the next model server."""
-        asked = agent or self.agent
-        asked.server = next(self.servers)
-        self.responses.append((await asked.say(text))["id"])
-
-
-async def plainly(played: Played) -> None:
-    await played.say("one more")
-
-
-async def with_a_branch(played: Played) -> None:
-    """Follow another thought for two turns, then go on from where it began."""
-    fork = played.agent.fork()
-    await played.say("what if?", agent=fork)
-    await played.say("and then?", agent=fork)
-    await played.say("back to the point")
-
-
-async def with_a_retry(played: Played) -> None:
-    """Send one request twice at the same time, as a client does that lost patience, and go on with one answer."""
-    fork = played.agent.fork()
-    await asyncio.gather(played.say("again?", agent=fork), played.say("again?"))
-    await played.say("thanks")
-
-
-async def with_an_abandoned_call(played: Played) -> None:
-    """Hang up on two calls, one at once and one at the first byte, then go on as if they had never been made."""
-    with played.agent.asking("never mind"):
-        pass
-    with played.agent.asking("or this") as connection:
-        await asyncio.to_thread(connection.recv, 1)
-    await played.say("go on")
-
-
-async def with_a_rewritten_history(played: Played) -> None:
-    """Summarize what the model said, which then nobody can prove to be its words."""
-    said = next(number for number, item in enumerate(played.agent.history) if item.get("role") == "assistant")
-    played.agent.history[said] = {"role": "assistant", "content": "a summary"}
-    await played.say("what did you say?")
-
-
-def forged(how: str) -> Callable[[Played], Coroutine[Any, Any, None]]:
-    """Meet a worker whose acknowledgement is no good."""
-    return lambda played: played.say(f"once more FORGE:{how}")
-
-
-async def over_a_killed_worker(played: Played) -> None:
-    """Wait for an answer whose row is already staged, until a worker was killed."""
-    await played.say(f"once more LINGER:{played.rollout}")
-
-
-MANNERS: dict[str, Callable[[Played], Coroutine[Any, Any, None]]] = {
-    "plain": plainly,
-    "branched": with_a_branch,
-    "retried": with_a_retry,
-    "abandoned": with_an_abandoned_call,
-    "killed": over_a_killed_worker,
-    "late": plainly,
-    "rewritten": with_a_rewritten_history,
-    "unacknowledged": forged("nothing"),
-    "replayed": forged("foreign"),
-    "rejected": forged("failed"),
-    "conflicting": plainly,
-    "damaged": plainly,
-}
-UNRECORDED = {
-    "rewritten": "unresolved_parent",
-    "unacknowledged": "worker_response_missing_commit_coordinates",
-    "replayed": "invalid_worker_commit_coordinates",
-    "rejected": "worker_capture_failed",
-}
-"""The failure that poisons a rollout in which the last call was answered and not recorded."""
-MASKED = {
-    **{manner: ("rollout_failed", reason) for manner, reason in UNRECORDED.items()},
-    "conflicting": ("rollout_failed", "conflicting_ledger_rows"),
-    "damaged": ("corrupt", "the record of the row is damaged"),
-}
-"""What a trainer says of a rollout that it must not use: the code, and words of the detail."""
 
 
 class Cluster:
@@ -190,28 +93,6 @@ class Cluster:
         self._stack.enter_context(again)
 
 
-def rollout_id(number: int) -> str:
-    return f"{number}-0"
-
-
-async def play_all(urls: list[str]) -> list[Played]:
-    """Play every rollout, some at the same time, each call by another model server than the one before."""
-    gate, dialects = asyncio.Semaphore(AT_ONCE), list(DIALECTS.values())
-
-    async def play(number: int, manner: str) -> Played:
-        # Manners repeat with a period that the number of dialects divides.
-        kind = dialects[(number + number // len(MANNERS)) % len(dialects)]
-        played = Played(kind(client, "", rollout_id(number)), manner, islice(cycle(urls), number, None))
-        async with gate:
-            for turn in range(TURNS):
-                await played.say(f"{played.rollout} turn {turn}")
-            await MANNERS[manner](played)
-        return played
-
-    async with agents_client() as client:
-        return await asyncio.gather(*(play(*one) for one in enumerate(islice(cycle(MANNERS), ROLLOUTS))))
-
-
 async def manifests_of(place: dict[str, Any], rollouts: list[Played]) -> dict[str, dict[str, Any]]:
     ledger = CaptureLedger(**place)
     found = await asyncio.gather(*(ledger.manifest(one.rollout) for one in rollouts))
@@ -246,7 +127,7 @@ def damage(store: Store, run_id: str, manifest: dict[str, Any]) -> None:
     store.put(staged_key(run_id, key), bytes(body))
 
 
-def train(folder: Path, place: dict[str, Any], rollouts: list[Played]) -> dict[str, dict[str, Any]]:
+def train(place: dict[str, Any], rollouts: list[Played]) -> dict[str, dict[str, Any]]:
     """Run the trainer in a process of its own and return what it says of each rollout."""
     kwargs, secrets = as_deployed(place)
     plan = json.dumps({"place": kwargs, "scored": {one.rollout: one.responses[-1] for one in rollouts}})
@@ -275,7 +156,7 @@ def assert_judged_right(played: Played, verdict: dict[str, Any], engine: dict[st
     assert calls[-1]["response_id"] == played.responses[-1] == verdict["note"]
 
 
-async def come_late(place: dict[str, Any], urls: list[str], rollouts: list[Played]) -> None:
+async def come_late(urls: list[str], rollouts: list[Played]) -> None:
     """Go on with retired rollouts: a continuation is refused, a new beginning is served and leaves an orphan."""
     async with agents_client() as client:
         for played in rollouts:
@@ -285,56 +166,25 @@ async def come_late(place: dict[str, Any], urls: list[str], rollouts: list[Playe
             await type(played.agent)(client, urls[1], played.rollout).say(f"{played.rollout} from the beginning")
 
 
-def swept(store: Store, run_id: str) -> set[str]:
-    """Return the keys that a sweep would remove."""
-    return {rest.meta.key for rest in run(find_orphans(run_id, now=time() + 60, grace=0.0), store).rests}
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What the bucket holds of staged rows, by their keys, and which of them the ledger knew when all had ended."""
 
+    store: Store
+    run_id: str
+    manifests: dict[str, dict[str, Any]]
 
-def staged(store: Store, run_id: str) -> set[str]:
-    return {meta.key for meta in store.scan(run_prefix("staged", run_id)) if "/rows/" in meta.key}
+    def assert_a_sweep_finds_all_but_those_of(self, rollouts: list[Played]) -> None:
+        """Make sure that a sweep would remove exactly the rows that no ledger row of these rollouts names."""
+        staged = {meta.key for meta in self.store.scan(run_prefix("staged", self.run_id)) if "/rows/" in meta.key}
+        known = set().union(*(self._known(played.rollout) for played in rollouts))
+        assert known < staged
+        found = run(find_orphans(self.run_id, now=time() + 60, grace=0.0), self.store)
+        assert {rest.meta.key for rest in found.rests} == staged - known
 
-
-@pytest.mark.parametrize("kind", ["seaweedfs", "minio"])
-def test_all_that_is_trained_is_what_the_engines_produced_and_all_else_is_masked(kind, request, tmp_path):
-    place = place_of(kind, request)
-    run_id = place["run_id"]
-    store = open_store(**{name: value for name, value in place.items() if name not in {"run_id", "spill_dir"}})
-    with ExitStack() as stack:
-        cluster = Cluster(tmp_path, place, stack)
-        urls = [server.url for server in cluster.servers]
-        rollouts = cluster.play()
-        manifests = asyncio.run(manifests_of(place, rollouts))
-        for played in rollouts:
-            assert_nothing_acknowledged_is_missing(played, manifests[played.rollout])
-        assert manifests["0-0"] == served_manifest(urls[0], "0-0")
-        referred = {
-            played.rollout: {
-                staged_key(run_id, parse_staging_key(one["staging_key"]))
-                for one in manifests[played.rollout]["records"]
-            }
-            for played in rollouts
-        }
-        assert swept(store, run_id) == staged(store, run_id) - set().union(*referred.values())
-
-        by_manner = {manner: [one for one in rollouts if one.manner == manner] for manner in MANNERS}
-        for played in by_manner["conflicting"]:
-            asyncio.run(void(place, manifests[played.rollout]))
-        for played in by_manner["damaged"]:
-            damage(store, run_id, manifests[played.rollout])
-        verdicts = train(tmp_path, place, rollouts)
-        engine = {one["staging_key"]: one for one in produced(tmp_path) if one.get("staging_key")}
-        for played in rollouts:
-            assert_judged_right(played, verdicts[played.rollout], engine)
-
-        asyncio.run(come_late(place, urls, by_manner["late"]))
-        kept = [referred[played.rollout] for played in rollouts if played.manner in MASKED]
-        assert swept(store, run_id) == staged(store, run_id) - set().union(*kept)
-        log = "".join(server.log.read_text(encoding="utf-8") for server in cluster.servers)
-        assert log.count("a ledger row came after retirement and was discarded") == len(by_manner["late"])
-    twice = {
-        key for key in engine if sum(engine[key]["model_call_id"] == o["model_call_id"] for o in engine.values()) > 1
-    }
-    assert twice, "no call was staged again after its worker was killed"
+    def _known(self, rollout: str) -> set[str]:
+        keys = (parse_staging_key(one["staging_key"]) for one in self.manifests[rollout]["records"])
+        return {staged_key(self.run_id, key) for key in keys}
 
 
 def served_manifest(url: str, rollout: str) -> dict[str, Any]:
@@ -346,3 +196,38 @@ def served_manifest(url: str, rollout: str) -> dict[str, Any]:
     )
     assert response.status_code == 200, response.text
     return response.json()
+
+
+def in_manner(rollouts: list[Played], *manners: str) -> list[Played]:
+    return [played for played in rollouts if played.manner in manners]
+
+
+@pytest.mark.parametrize("kind", ["seaweedfs", "minio"])
+def test_all_that_is_trained_is_what_the_engines_produced_and_all_else_is_masked(kind, request, tmp_path):
+    place = place_of(kind, request)
+    store = open_store(**{name: value for name, value in place.items() if name not in {"run_id", "spill_dir"}})
+    with ExitStack() as stack:
+        cluster = Cluster(tmp_path, place, stack)
+        rollouts = cluster.play()
+        books = Books(store, place["run_id"], asyncio.run(manifests_of(place, rollouts)))
+        for played in rollouts:
+            assert_nothing_acknowledged_is_missing(played, books.manifests[played.rollout])
+        assert served_manifest(cluster.servers[0].url, rollouts[0].rollout) == books.manifests[rollouts[0].rollout]
+        books.assert_a_sweep_finds_all_but_those_of(rollouts)
+
+        for played in in_manner(rollouts, "conflicting"):
+            asyncio.run(void(place, books.manifests[played.rollout]))
+        for played in in_manner(rollouts, "damaged"):
+            damage(store, place["run_id"], books.manifests[played.rollout])
+        verdicts = train(place, rollouts)
+        engine = {one["staging_key"]: one for one in produced(tmp_path) if one.get("staging_key")}
+        for played in rollouts:
+            assert_judged_right(played, verdicts[played.rollout], engine)
+
+        late = in_manner(rollouts, "late")
+        asyncio.run(come_late([server.url for server in cluster.servers], late))
+        books.assert_a_sweep_finds_all_but_those_of(in_manner(rollouts, *MASKED))
+        log = "".join(server.log.read_text(encoding="utf-8") for server in cluster.servers)
+        assert log.count("a ledger row came after retirement and was discarded") == len(late)
+    staged = Counter(one["model_call_id"] for one in engine.values())
+    assert max(staged.values()) == 2, "no call was staged again after its worker was killed"

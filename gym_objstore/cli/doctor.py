@@ -5,30 +5,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import typer
 
-from gym_objstore.cli.options import Backend, Endpoint, Json, Profile, Region, Url, store_options
+from gym_objstore.cli.options import Json, on_a_store
 from gym_objstore.cli.printing import print_json, print_table, say
 from gym_objstore.diagnosis import Probe, diagnose, verdict
+from gym_objstore.errors import ObjstoreError
 from gym_objstore.store.description import describe
 from gym_objstore.store.opening import open_store
-
-if TYPE_CHECKING:
-    from gym_objstore.store.options import Setting, StoreOptions
+from gym_objstore.store.options import Setting, StoreOptions
 
 
+@on_a_store
 def doctor(
-    url: Url = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    profile: Profile = None,
-    backend: Backend = None,
+    options: StoreOptions,
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Try a store: reach, permissions, visibility under concurrency, clocks, versioning. Exits with 1 if it failed."""
-    options = store_options(url, endpoint, region, profile, backend)
     probes: list[Probe] = []
 
     async def examine() -> None:
@@ -56,5 +50,8 @@ def _settings(options: StoreOptions) -> list[Setting]:
     """Return every setting with its source; on S3, with what the AWS configuration adds."""
     found = {one.name: one for one in options.describe()}
     if options.location.scheme == "s3":
-        found.update({one.name: one for one in describe(options)})
+        try:
+            found.update({one.name: one for one in describe(options)})
+        except ObjstoreError as error:
+            found["identity"] = Setting("identity", "unknown", error.message)
     return list(found.values())

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gym_objstore.cli.options import Backend, Endpoint, Json, Profile, Region, Run, Url, open_store, require_run
+from gym_objstore.cli.options import Json, Run, on_a_store, require_run
 from gym_objstore.cli.printing import print_json, print_table, say, tracked
 from gym_objstore.errors import NotFound
 from gym_objstore.flow import run
+from gym_objstore.store.opening import open_store
+from gym_objstore.store.options import StoreOptions
 
 if TYPE_CHECKING:
     from gym_objstore.checking import Report
@@ -21,19 +23,16 @@ if TYPE_CHECKING:
 _FAMILY = "tokens"
 
 
+@on_a_store
 def ls(
-    url: Url = None,
+    place: StoreOptions,
     run_id: Run = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    profile: Profile = None,
-    backend: Backend = None,
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """List the runs of a store or, with --run-id, the rollouts of a run with their state and counts."""
     from gym_objstore.checking import overview, rollouts, runs
 
-    store = open_store(url, endpoint, region, profile, backend)
+    store = open_store(place)
     if run_id is None:
         found = run(runs(), store)
         if json:
@@ -53,18 +52,15 @@ def ls(
     print_table(f"rollouts of {run_id}", ["rollout", "state", "entries", "intents", "problems"], shown)
 
 
+@on_a_store
 def show(
+    place: StoreOptions,
     rollout_id: Annotated[str, typer.Argument(help="The rollout.")],
-    url: Url = None,
     run_id: Run = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    profile: Profile = None,
-    backend: Backend = None,
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Show a rollout: its calls, their parents and tokens, and what is wrong with it."""
-    store = open_store(url, endpoint, region, profile, backend)
+    store = open_store(place)
     report = _report(store, require_run(run_id), rollout_id)
     if json:
         print_json({**_jsonable(report.overview), "calls": _calls(report.snapshot), "findings": _findings(report)})
@@ -77,20 +73,17 @@ def show(
         _print_findings([report])
 
 
+@on_a_store
 def check(
+    place: StoreOptions,
     rollout_id: Annotated[str | None, typer.Argument(help="One rollout; all of the run without it.")] = None,
-    url: Url = None,
     run_id: Run = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    profile: Profile = None,
-    backend: Backend = None,
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Re-read and re-hash a rollout or a run. Exits with 1 if anything is damaged; losses are warnings."""
     from gym_objstore.checking import check_rollout, rollouts
 
-    store = open_store(url, endpoint, region, profile, backend)
+    store = open_store(place)
     run_id = require_run(run_id)
     if rollout_id is not None:
         reports = [_report(store, run_id, rollout_id)]

@@ -1,55 +1,53 @@
 # SPDX-FileCopyrightText: 2026 the gym_objstore authors
 # SPDX-License-Identifier: Apache-2.0
-"""The options that every command shares, and the store they open."""
+"""The options that commands share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature
+from typing import Annotated, Any
 
 import typer
 
 from gym_objstore.errors import Invalid
 from gym_objstore.settings import RUN_VARIABLE, URL_VARIABLE
-from gym_objstore.store.opening import open_store as open_with
 from gym_objstore.store.options import StoreOptions
 
-if TYPE_CHECKING:
-    from gym_objstore.store import Store
-
 _WHERE = "Where the store is"
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        envvar=URL_VARIABLE,
-        help="s3://bucket/prefix, gs://, az://, file:///folder ...",
-        rich_help_panel=_WHERE,
-    ),
-]
-Endpoint = Annotated[
-    str | None, typer.Option("--endpoint", help="Address of an S3-compatible server.", rich_help_panel=_WHERE)
-]
-Region = Annotated[str | None, typer.Option("--region", help="Region of the bucket.", rich_help_panel=_WHERE)]
-Profile = Annotated[
-    str | None, typer.Option("--profile", help="Profile of the AWS configuration.", rich_help_panel=_WHERE)
-]
-Backend = Annotated[str | None, typer.Option("--backend", help="obstore, boto or fsspec.", rich_help_panel=_WHERE)]
+
+
+def _where(flag: str, about: str, variable: str | None = None) -> Any:
+    return Annotated[str | None, typer.Option(flag, envvar=variable, help=about, rich_help_panel=_WHERE)]
+
+
+_PLACE = {
+    "url": _where("--url", "s3://bucket/prefix, gs://, az://, file:///folder ...", URL_VARIABLE),
+    "endpoint": _where("--endpoint", "Address of an S3-compatible server."),
+    "region": _where("--region", "Region of the bucket."),
+    "profile": _where("--profile", "Profile of the AWS configuration."),
+    "backend": _where("--backend", "obstore, boto or fsspec."),
+}
 Run = Annotated[str | None, typer.Option("--run-id", envvar=RUN_VARIABLE, help="The run.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, one document.")]
 
 
-def store_options(
-    url: str | None, endpoint: str | None, region: str | None, profile: str | None, backend: str | None
-) -> StoreOptions:
-    """Return the settings that the options and the environment name."""
-    return StoreOptions.of(url, endpoint=endpoint, region=region, profile=profile, backend=backend)
+def on_a_store(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say where the store is; the command gets them as ``StoreOptions``, its first argument."""
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    place = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind) for name, kind in _PLACE.items()]
+    ours = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own]
 
+    @wraps(command)
+    def with_place(**given: Any) -> None:
+        said = {name: given.pop(name) for name in _PLACE}
+        command(StoreOptions.of(**said), **given)
 
-def open_store(
-    url: str | None, endpoint: str | None, region: str | None, profile: str | None, backend: str | None
-) -> Store:
-    """Open the store that the options and the environment name."""
-    return open_with(store_options(url, endpoint, region, profile, backend))
+    with_place.__signature__ = Signature([*ours, *place])  # type: ignore[attr-defined]
+    with_place.__annotations__ = {one.name: one.annotation for one in (*ours, *place)}
+    return with_place
 
 
 def require_run(run_id: str | None) -> str:

@@ -14,12 +14,14 @@ import typer
 
 from gym_objstore import ledger, retirement, tokens
 from gym_objstore.checking import runs
-from gym_objstore.cli.options import Backend, Endpoint, Json, Profile, Region, Run, Url, open_store, require_run
+from gym_objstore.cli.options import Json, Run, on_a_store, require_run
 from gym_objstore.cli.printing import print_json, say, tracked
 from gym_objstore.errors import Invalid, NotFound
 from gym_objstore.flow import Flow, run
 from gym_objstore.ids import require_ids
 from gym_objstore.retirement import Removal
+from gym_objstore.store.opening import open_store
+from gym_objstore.store.options import StoreOptions
 
 if TYPE_CHECKING:
     from gym_objstore.store import Store
@@ -65,41 +67,35 @@ class Ending(NamedTuple):
         return [self.rollout_ids[start : start + BATCH] for start in range(0, len(self.rollout_ids), BATCH)]
 
 
+@on_a_store
 def retire(
+    place: StoreOptions,
     rollout_ids: Ids = None,
     from_file: FromFile = None,
     family: Which = Family.BOTH,
     yes: Yes = False,  # noqa: FBT002
-    url: Url = None,
     run_id: Run = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    profile: Profile = None,
-    backend: Backend = None,
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Fence rollouts and remove what they hold: later writes fail. Repeat it to finish an interrupted one."""
-    store = open_store(url, endpoint, region, profile, backend)
+    store = open_store(place)
     found = _ids(rollout_ids, from_file, asking=not yes)
     ending = Ending("retire", retirement.retire, require_run(run_id), _FAMILIES[family], found)
     _end(ending, store, yes=yes, json=json)
 
 
+@on_a_store
 def delete(
+    place: StoreOptions,
     rollout_ids: Ids = None,
     from_file: FromFile = None,
     family: Which = Family.BOTH,
     yes: Yes = False,  # noqa: FBT002
-    url: Url = None,
     run_id: Run = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    profile: Profile = None,
-    backend: Backend = None,
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Remove rollouts and their fences, so that their ids can be used again. Only once nothing writes to them."""
-    store = open_store(url, endpoint, region, profile, backend)
+    store = open_store(place)
     found = _ids(rollout_ids, from_file, asking=not yes)
     ending = Ending("delete", retirement.delete_rollouts, require_run(run_id), _FAMILIES[family], found)
     _end(ending, store, yes=yes, json=json)

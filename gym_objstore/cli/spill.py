@@ -9,29 +9,28 @@ from typing import Annotated
 
 import typer
 
-from gym_objstore.cli.options import Backend, Endpoint, Json, Profile, Region, Url, open_store
+from gym_objstore.cli.options import Json, on_a_store
 from gym_objstore.cli.printing import print_json, print_table, say, tracked
 from gym_objstore.errors import Retired
 from gym_objstore.flow import run
 from gym_objstore.settings import SPILL_VARIABLE, default_spill_dir
 from gym_objstore.spill import Spill, forget
 from gym_objstore.spill import replay as replay_flow
+from gym_objstore.store.opening import open_store
+from gym_objstore.store.options import StoreOptions
 
 
+@on_a_store
 def spill(
+    place: StoreOptions,
     replay: Annotated[bool, typer.Option("--replay", help="Store the kept writes now.")] = False,  # noqa: FBT002
     spill_dir: Annotated[
         str | None, typer.Option("--spill-dir", envvar=SPILL_VARIABLE, help="The local folder.")
     ] = None,
-    url: Url = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    profile: Profile = None,
-    backend: Backend = None,
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """List the writes that wait on this machine's disk for a store, or replay them."""
-    store = open_store(url, endpoint, region, profile, backend)
+    store = open_store(place)
     kept = list(Spill(spill_dir or default_spill_dir(), store.url).kept())
     outcomes = ["kept"] * len(kept)
     if replay:

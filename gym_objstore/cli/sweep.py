@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gym_objstore.checking import runs
-from gym_objstore.cli.options import Backend, Endpoint, Json, Profile, Region, Run, Url, open_store, require_run
+from gym_objstore.cli.options import Json, Run, on_a_store, require_run
 from gym_objstore.cli.printing import print_json, print_table, say, tracked
 from gym_objstore.errors import Invalid, NotFound
 from gym_objstore.flow import run
+from gym_objstore.store.opening import open_store
+from gym_objstore.store.options import StoreOptions
 from gym_objstore.sweeping import Orphans, Rest, find_orphans, remove_orphans, unlisted
 
 if TYPE_CHECKING:
@@ -40,22 +42,19 @@ Checkpoint = Annotated[
 ]
 
 
+@on_a_store
 def sweep(
+    place: StoreOptions,
     grace: Grace = "24h",
     checkpoint: Checkpoint = None,
     delete: Delete = False,  # noqa: FBT002
-    url: Url = None,
     run_id: Run = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    profile: Profile = None,
-    backend: Backend = None,
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Find staged rows that nothing refers to and late writes of retired rollouts; remove them with --delete."""
     files, period, wanted = checkpoint or [], seconds(grace), require_run(run_id)
     kept = _kept(files)
-    store = open_store(url, endpoint, region, profile, backend)
+    store = open_store(place)
     if wanted not in run(runs(), store):
         hint = "check the url and the run id; list the runs: gym-objstore ls"
         raise NotFound(f"no such run in this store, run_id={wanted}", kind="no_run", hint=hint)

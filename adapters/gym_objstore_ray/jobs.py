@@ -77,7 +77,7 @@ def sweep(
         return rests
     remove = ray.remote(_remove)
     batches = [orphans._replace(rests=tuple(batch)) for batch in _batches(rests, REMOVED_TOGETHER)]
-    return list(chain.from_iterable(ray.get([remote for batch in batches for remote in [remove.remote(client, batch, names)]])))
+    return list(chain.from_iterable(ray.get([remove.remote(client, batch) for batch in batches])))
 
 
 def _require_run(client: TrainerClient) -> str:
@@ -101,5 +101,5 @@ def _find(client: TrainerClient, now: float, grace: float) -> Orphans:
     return client.connection.play_now(find_orphans(client.settings.run_id, now=now, grace=grace))
 
 
-def _remove(client: TrainerClient, orphans: Orphans, kept: Collection[str]) -> list[Rest]:
-    return client.connection.play_now(remove_orphans(orphans, kept))
+def _remove(client: TrainerClient, orphans: Orphans) -> list[Rest]:
+    return client.connection.play_now(remove_orphans(orphans))

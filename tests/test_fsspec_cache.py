@@ -2,66 +2,111 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects never change, so fsspec's local caches may keep them for ever: a second epoch costs no request.
 
-Requests are counted where botocore sends them. The second epoch is read by new file systems, as a process that
-was started again reads it.
+The trainer's read path is played over reads through a cache. Requests are counted where botocore sends them, and
+the second epoch has new file systems, as a process that was started again has, for which there is no server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
-import s3fs
 from aiobotocore.session import AioSession
 
 from gym_objstore import TrainerClient
-from gym_objstore.errors import Corrupt
-from gym_objstore.keys import StagingKey, parse_staging_key, staged_key
-from gym_objstore.staged_rows import unpack_snapshot
+from gym_objstore.flow import run
+from gym_objstore.receipts_published import Published
+from gym_objstore.receipts_reading import Masked, Trainable, read_rows
+from gym_objstore.store.memory import MemoryStore
+from gym_objstore.testing.wrapping import WrappedStore
 from tests.finished import RUN, finish
 from tests.places import place_of
 
 CACHES = {"simplecache": {}, "filecache": {"expiry_time": False}}
 """Each cache with what makes it keep objects for ever."""
 
-TOKENS = [(0, 12, 21, 100), (1, 12, 21, 101)] * 3
+NOBODY = "http://127.0.0.1:1"
+ROLLOUTS = ["a", "b", "c"]
+CALLS = 2
 
 
-class Epoch(NamedTuple):
-    """One pass over a run's staged rows: their new tokens, and the requests that were sent for them."""
+class CachedReads(WrappedStore):
+    """Whole objects through a cache of fsspec; nothing else can be done."""
 
-    tokens: list[tuple[int, ...]]
-    requests: list[str]
+    def __init__(self, url: str, options: dict[str, Any]) -> None:
+        super().__init__(MemoryStore())
+        self._url, self._options = url, options
+
+    def get(self, key: str) -> bytes:
+        with fsspec.open(f"{self._url}/{key}", "rb", **self._options) as file:
+            return file.read()
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self.get(key)[start : start + length]
 
 
-class Run(NamedTuple):
-    """A run with three finished rollouts on a server: its staging keys, and how to read them through a cache."""
+class Epochs:
+    """The finished rollouts of a run on a server, read through one cache again and again."""
 
-    keys: list[StagingKey]
-    epoch: Callable[..., Epoch]
+    def __init__(self, place: dict[str, Any], cache: str, folder: Path) -> None:
+        self.place, self.cache, self.folder = place, cache, folder
+        self.client = TrainerClient(**place)
+        for name in ROLLOUTS:
+            finish(self.client.connection.store, name, CALLS)
+        self.published: list[Published] = self.client.finished_now()
 
-
-@pytest.fixture(params=["seaweedfs"])
-def finished(request, tmp_path):
-    place = place_of(request.param, request)
-    with_secrets = {name: place[name] for name in ("endpoint", "region", "access_key_id", "secret_access_key")}
-    client = TrainerClient(**place)
-    keys = [parse_staging_key(key) for name in ("a", "b", "c") for key in finish(client.connection.store, name)]
-    client.close_now()
-
-    def epoch(cache: str, **changed: str) -> Epoch:
-        requests: list[str] = []
-        storage = {
-            **CACHES[cache],
-            "cache_storage": str(tmp_path / "cache"),
-            "target_protocol": "s3",
-            "target_options": s3_options({**with_secrets, **changed}, requests),
-            "skip_instance_cache": True,
+    def read(self, endpoint: str) -> tuple[list[Trainable | Masked], list[str]]:
+        """Return what one epoch found and the methods of the requests that it sent."""
+        sent: list[str] = []
+        session = AioSession()
+        session.register("before-send.s3", lambda request, **_: sent.append(request.method))
+        options = {
+            self.cache: {"cache_storage": str(self.folder), "skip_instance_cache": True, **CACHES[self.cache]},
+            "s3": {
+                "key": self.place["access_key_id"],
+                "secret": self.place["secret_access_key"],
+                "endpoint_url": endpoint,
+                "client_kwargs": {"region_name": self.place["region"]},
+                "config_kwargs": {"retries": {"total_max_attempts": 1}},
+                "session": session,
+                "skip_instance_cache": True,
+            },
         }
-        system = fsspec.filesystem(cache, **storage)
-        bodies = [system.cat_file(f"{place['url'].removeprefix('s3://')}/{staged_key(RUN, key)}") for key in keys]
-        return Epoch([tokens_of(key, body) for key, body in zip(keys, bodies, strict=True)], requests)
+        store = CachedReads(f"{self.cache}::{self.place['url']}", options)
+        return run(read_rows(RUN, self.published), store), sent
 
-    return Run(keys, epoch)
+
+@pytest.fixture(params=CACHES)
+def epochs(request, tmp_path):
+    found = Epochs(place_of("seaweedfs", request), request.param, tmp_path / "cache")
+    yield found
+    found.client.close_now()
+
+
+def test_a_second_epoch_is_served_without_requests(epochs):
+    first, sent = epochs.read(epochs.place["endpoint"])
+    assert sent.count("GET") == 3 + 3 * 2  # receipts and staged rows
+    second, sent = epochs.read(NOBODY)
+    assert sent == []
+    assert second == first == epochs.client.read_now(epochs.published)
+    assert [(one.rollout_id, one.row.token_ids) for one in second] == [
+        (name, (0, 12, 21, 100, 1, 12, 21, 101)) for name in ROLLOUTS
+    ]
+
+
+def test_without_a_first_epoch_the_second_finds_nobody(epochs):
+    with pytest.raises(OSError, match=r"127\.0\.0\.1:1"):
+        epochs.read(NOBODY)
+
+
+def test_an_object_that_the_cache_damaged_is_never_trained(epochs):
+    first, _ = epochs.read(epochs.place["endpoint"])
+    kept = [file for file in epochs.folder.iterdir() if len(file.name) == 64]
+    assert len(kept) == 9
+    for file in kept:
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+    found, _ = epochs.read(NOBODY)
+    assert [type(one) for one in found] == [Masked] * 3
+    assert [one.rollout_id for one in found] == [one.rollout_id for one in first]

@@ -127,11 +127,13 @@ def test_a_token_id_that_int64_cannot_hold_is_refused(client):
 
 
 def test_a_store_that_does_not_answer_a_task_is_reported_as_such(tmp_path):
-    client = TrainerClient(
-        "s3://bucket/prefix", RUN, endpoint="http://127.0.0.1:1", retry_seconds=0, spill_dir=str(tmp_path)
-    )
+    client = TrainerClient(f"file://{tmp_path}/store", RUN, spill_dir=str(tmp_path / "spill"))
+    finish(client.connection.store, "r1")
+    published = client.finished_now()
+    (tmp_path / "store").rename(tmp_path / "away")
+    (tmp_path / "store").write_text("no folder")
     with pytest.raises(Unavailable):
-        read(RolloutDatasource(client, [Published("r1", "r1", ("0" * 64,))])).take_all()
+        read(RolloutDatasource(client, published)).take_all()
 
 
 def test_a_task_carries_no_secret(tmp_path):

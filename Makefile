@@ -26,7 +26,12 @@ TORCH_VENV := .venv-torch
 TORCH_PYTHON := $(TORCH_VENV)/bin/python
 TORCH_PACKAGES := torch==2.13.0 numpy safetensors hypothesis pytest pytest-asyncio pytest-timeout
 
-.PHONY: help demo test test-slow test-torch check
+# So has Ray, whose wheels are large.
+RAY_VENV := .venv-ray
+RAY_PYTHON := $(RAY_VENV)/bin/python
+RAY_PACKAGES := pyarrow hypothesis pytest pytest-asyncio pytest-timeout
+
+.PHONY: help demo test test-slow test-torch test-ray check
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -43,16 +48,19 @@ test-slow: $(VENV)/dev.stamp ## Run the slow tests
 test-torch: $(TORCH_VENV)/torch.stamp ## Run the tests that need torch, in Python 3.11
 	$(TORCH_PYTHON) -m pytest tests/torch $(ARGS)
 
+test-ray: $(RAY_VENV)/ray.stamp ## Run the tests that need Ray, on a cluster on this machine
+	$(RAY_PYTHON) -m pytest tests/ray $(ARGS)
+
 check: $(VENV)/dev.stamp ## Lint, format, types, import layers, exports, documents
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(PYTHON) -m pytest -q tests/test_layers.py tests/test_exports.py tests/test_readme.py
 
-$(PYTHON):
+$(PYTHON) $(RAY_PYTHON): %/bin/python:
 	@for candidate in $(CANDIDATES); do \
 	    if $$candidate -c '$(SUITABLE)' 2>/dev/null; then \
-	        echo "making $(VENV) with $$($$candidate --version)"; exec $$candidate -m venv --clear $(VENV); \
+	        echo "making $* with $$($$candidate --version)"; exec $$candidate -m venv --clear $*; \
 	    fi; \
 	done; \
 	echo "no Python of version 3.11 or newer with its venv module was found (tried $(CANDIDATES))" >&2; exit 1
@@ -76,4 +84,9 @@ $(TORCH_PYTHON):
 $(TORCH_VENV)/torch.stamp: pyproject.toml Makefile | $(TORCH_PYTHON)
 	@echo "installing the package and torch (a minute or two)"
 	@$(TORCH_PYTHON) -m pip --disable-pip-version-check --quiet install --no-compile $(TORCH_PACKAGES) --editable .
+	@touch $@
+
+$(RAY_VENV)/ray.stamp: pyproject.toml Makefile | $(RAY_PYTHON)
+	@echo "installing the package and Ray (a minute or two)"
+	@$(RAY_PYTHON) -m pip --disable-pip-version-check --quiet install --no-compile $(RAY_PACKAGES) --editable '.[ray]'
 	@touch $@

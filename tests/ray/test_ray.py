@@ -12,10 +12,9 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 import ray
-from ray import cloudpickle
 
 from gym_objstore import TrainerClient
-from gym_objstore.errors import Invalid, NotFound, Unavailable
+from gym_objstore.errors import Invalid, NotFound
 from gym_objstore.flow import run
 from gym_objstore.keys import parse_staging_key, staged_key
 from gym_objstore.receipts_published import Published, publish
@@ -126,30 +125,26 @@ def test_a_token_id_that_int64_cannot_hold_is_refused(client):
         table_of([found._replace(row=row)])
 
 
-def test_a_store_that_does_not_answer_a_task_is_reported_as_such(tmp_path):
-    client = TrainerClient(f"file://{tmp_path}/store", RUN, spill_dir=str(tmp_path / "spill"))
-    finish(client.connection.store, "r1")
-    published = client.finished_now()
-    (tmp_path / "store").rename(tmp_path / "away")
-    (tmp_path / "store").write_text("no folder")
-    with pytest.raises(Unavailable):
-        read(RolloutDatasource(client, published)).take_all()
+SECRETS = {"access_key_id": "the-key-id", "secret_access_key": "the-secret", "session_token": "the-token"}
 
 
-def test_a_task_carries_no_secret(tmp_path):
-    keys = {"access_key_id": "the-key-id", "secret_access_key": "the-secret", "session_token": "the-token"}
-    client = TrainerClient("s3://bucket/prefix", RUN, spill_dir=str(tmp_path), **keys)
-    source = RolloutDatasource(client, [Published("r1", "r1", ("0" * 64,))])
+@pytest.fixture
+def source(tmp_path):
+    """A datasource whose client was given secrets."""
+    client = TrainerClient("s3://bucket/prefix", RUN, spill_dir=str(tmp_path), **SECRETS)
+    return RolloutDatasource(client, [Published("r1", "r1", ("0" * 64,))])
+
+
+def test_what_travels_to_a_worker_has_no_secret(source):
     for travels in (source, *source.get_read_tasks(1)):
-        # As Ray does it: its own references are pickled only while it stores an object.
-        body = ray.get(ray.remote(cloudpickle.dumps).remote(client)) + _stored(travels)
+        body = ray._private.worker.global_worker.get_serialization_context().serialize(travels).to_bytes()
         assert b"s3://bucket/prefix" in body
-        assert not [value for value in keys.values() if value.encode() in body]
+        assert not [value for value in SECRETS.values() if value.encode() in body]
 
 
-def _stored(value) -> bytes:
-    context = ray._private.worker.global_worker.get_serialization_context()
-    return context.serialize(value).to_bytes()
+def test_a_worker_without_credentials_of_its_own_says_so(source):
+    with pytest.raises(Invalid, match="no credentials were found"):
+        read(source).take_all()
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ TORCH_VENV := .venv-torch
 TORCH_PYTHON := $(TORCH_VENV)/bin/python
 TORCH_PACKAGES := torch==2.13.0 numpy safetensors hypothesis pytest pytest-asyncio pytest-timeout
 
-# So has Ray, whose wheels are large.
+# So has Ray, whose wheels are large. It is compiled: every worker of a cluster imports all of it.
 RAY_VENV := .venv-ray
 RAY_PYTHON := $(RAY_VENV)/bin/python
 RAY_PACKAGES := pyarrow hypothesis pytest pytest-asyncio pytest-timeout
@@ -88,5 +88,5 @@ $(TORCH_VENV)/torch.stamp: pyproject.toml Makefile | $(TORCH_PYTHON)
 
 $(RAY_VENV)/ray.stamp: pyproject.toml Makefile | $(RAY_PYTHON)
 	@echo "installing the package and Ray (a minute or two)"
-	@$(RAY_PYTHON) -m pip --disable-pip-version-check --quiet install --no-compile $(RAY_PACKAGES) --editable '.[ray]'
+	@$(RAY_PYTHON) -m pip --disable-pip-version-check --quiet install $(RAY_PACKAGES) --editable '.[ray]'
 	@touch $@

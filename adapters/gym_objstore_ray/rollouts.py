@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class RolloutDatasource(Datasource):  # type: ignore[misc] # types are checked w
 
     def masked(self) -> tuple[Masked, ...]:
         """Return what the tasks have left out until now, each rollout once, in the order of their ids."""
-        found: tuple[Masked, ...] = ray.get(self._left_out.sorted.remote())
+        found: tuple[Masked, ...] = ray.get(self._left_out.listed.remote())
         return found
 
     def estimate_inmemory_data_size(self) -> None:
@@ -83,7 +84,7 @@ class RolloutDatasource(Datasource):  # type: ignore[misc] # types are checked w
                 schema=SCHEMA,
                 per_task_row_limit=per_task_row_limit,
             )
-            for start, end in zip(cuts, cuts[1:], strict=False)
+            for start, end in pairwise(cuts)
         ]
 
 
@@ -96,7 +97,7 @@ class _LeftOut:
     def add(self, masked: Iterable[Masked]) -> None:
         self._found.update({one.rollout_id: one for one in masked})
 
-    def sorted(self) -> tuple[Masked, ...]:
+    def listed(self) -> tuple[Masked, ...]:
         return tuple(self._found[name] for name in sorted(self._found))
 
 

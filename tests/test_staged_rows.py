@@ -48,7 +48,7 @@ def head_of(row) -> dict:
 
 def forged(head: dict, columns: bytes, *, call: str = "c1", rollout: str = "rollout-1") -> tuple[StagingKey, bytes]:
     text = canonical_json(head)
-    body = codec.encode({}, struct.pack("<I", len(text)) + text + columns)
+    body = codec.encode(struct.pack("<I", len(text)) + text + columns)
     name = StagedName(call, hashlib.sha256(body).hexdigest(), len(body), 0, "r1")
     return StagingKey(rollout, name), body
 
@@ -228,7 +228,7 @@ def test_an_altered_token_is_found_by_the_staging_digest():
     row = pack(staged_call("c1"))
     plain = bytearray(codec.unpack(row.body[0], "zst"))
     plain[plain.index(b"\x0b\x00\x00\x00")] = 12
-    body = codec.encode({}, bytes(plain))
+    body = codec.encode(bytes(plain))
     name = row.key.name._replace(digest=hashlib.sha256(body).hexdigest(), record_bytes=len(body))
     with pytest.raises(Corrupt, match="not a sealed staged call"):
         unpack_snapshot(StagingKey("rollout-1", name), body)

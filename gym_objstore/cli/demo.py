@@ -8,7 +8,8 @@ import os
 import tempfile
 import time
 import uuid
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -76,8 +77,20 @@ def _served(stack: ExitStack, server: LocalServer, folder: Path) -> str:
 
     start = {LocalServer.SEAWEEDFS: servers.seaweedfs, LocalServer.MINIO: servers.minio_gateway}[server]
     running = stack.enter_context(start(folder))
-    os.environ.update(running.environment())
+    stack.enter_context(_environment(running.environment()))
     return f"s3://{servers.make_bucket(running, 'demo')}"
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables for this process and its children while the context is open."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _show(ending: Ending, seconds: float) -> None:

@@ -12,16 +12,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gym_objstore.cli.options import Json
 from gym_objstore.cli.printing import print_json, print_table, say
-from gym_objstore.demo.play import Ending, play
 from gym_objstore.errors import Invalid
 from gym_objstore.settings import URL_VARIABLE
 from gym_objstore.store.opening import open_store
+
+if TYPE_CHECKING:
+    from gym_objstore.demo.play import Ending
 
 
 class LocalServer(StrEnum):
@@ -52,6 +54,8 @@ def demo(
 
 
 def _watch(url: str, run_id: str, *, quiet: bool) -> Ending:
+    from gym_objstore.demo.play import Ending, play
+
     if not quiet:
         say(f"store {url}, run {run_id}")
     for scene in play(open_store(url), url, run_id):

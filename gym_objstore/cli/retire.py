@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import typer
 
-from gym_objstore import ledger, retirement, tokens
-from gym_objstore.checking import runs
+from gym_objstore import retirement
 from gym_objstore.cli.options import Json, Run, on_a_store, require_run
 from gym_objstore.cli.printing import print_json, say, tracked
 from gym_objstore.errors import Invalid, NotFound
@@ -39,9 +38,9 @@ class Family(StrEnum):
 
 
 _FAMILIES: dict[Family, tuple[str, ...]] = {
-    Family.TOKENS: (tokens.FAMILY,),
-    Family.LEDGER: (ledger.FAMILY,),
-    Family.BOTH: (tokens.FAMILY, ledger.FAMILY),
+    Family.TOKENS: ("tokens",),
+    Family.LEDGER: ("ledger",),
+    Family.BOTH: ("tokens", "ledger"),
 }
 
 End: TypeAlias = Callable[[str, str, Sequence[str]], Flow[Removal]]
@@ -122,6 +121,8 @@ def _lines(from_file: str | None) -> list[str]:
 
 
 def _end(ending: Ending, store: Store, *, yes: bool, json: bool) -> None:
+    from gym_objstore.checking import runs
+
     if ending.run_id not in run(runs(), store):
         hint = "check the url and the run id; list the runs: gym-objstore ls"
         raise NotFound(f"no such run in this store, run_id={ending.run_id}", kind="no_run", hint=hint)

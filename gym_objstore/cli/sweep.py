@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gym_objstore.checking import runs
 from gym_objstore.cli.options import Json, Run, on_a_store, require_run
 from gym_objstore.cli.printing import print_json, print_table, say, tracked
 from gym_objstore.errors import Invalid, NotFound
 from gym_objstore.flow import run
 from gym_objstore.store.opening import open_store
 from gym_objstore.store.options import StoreOptions
-from gym_objstore.sweeping import Orphans, Rest, find_orphans, remove_orphans, unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gym_objstore.store import Store
+    from gym_objstore.sweeping import Orphans, Rest
 
 BATCH = 1000
 """Objects between two steps of the progress bar: one bulk removal."""
@@ -52,6 +51,9 @@ def sweep(
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Find staged rows that nothing refers to and late writes of retired rollouts; remove them with --delete."""
+    from gym_objstore.checking import runs
+    from gym_objstore.sweeping import find_orphans, unlisted
+
     files, period, wanted = checkpoint or [], seconds(grace), require_run(run_id)
     kept = _kept(files)
     store = open_store(place)
@@ -95,6 +97,8 @@ def _kept(files: Sequence[Path]) -> set[str]:
 
 
 def _remove(found: Orphans, kept: set[str], store: Store) -> list[Rest]:
+    from gym_objstore.sweeping import remove_orphans
+
     batches = [found.rests[start : start + BATCH] for start in range(0, len(found.rests), BATCH)]
     removed: list[Rest] = []
     for batch in tracked(batches, "removing"):

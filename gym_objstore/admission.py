@@ -9,7 +9,7 @@ goes to the worker. Pure; who asks the ledger, and when, is for ``external_captu
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from gym_objstore.errors import Invalid
 from gym_objstore.reasons import FailureReason
@@ -33,6 +33,10 @@ PREFIX_TOKENS: Final = "required_prefix_token_ids"
 _ENVELOPE_ROLE = "_ng_request_envelope"
 _TOKENS_AS_IDS = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
 _ABSENT_FROM_WORKER = {"stream", "stream_options", ADMISSION, PREFIX_TOKENS}
+
+
+Worker = Literal["vllm", "megatron"]
+"""The kinds of inference workers, which look for an admission in different places."""
 
 
 class Refusal(NamedTuple):
@@ -91,20 +95,38 @@ def admission_for(
         return Refusal(FailureReason.UNRESOLVED_PARENT, why)
 
 
-def worker_request(dialect: Dialect, body: Mapping[str, Any], admission: CaptureAdmission | None) -> dict[str, Any]:
-    """Return the request for a complete answer, with the admission in it if there is one.
+def worker_request(
+    dialect: Dialect, body: Mapping[str, Any], admission: CaptureAdmission | None, *, worker: Worker = "vllm"
+) -> dict[str, Any]:
+    """Return the request for a complete answer, with the admission in it where this kind of worker looks for it.
 
-    Capture fields that the client sent are left out: only the model server admits.
+    Capture fields that the client sent are left out: only the model server admits. Raises ``Invalid`` for an
+    admitted request that a Megatron worker could not stage.
     """
     request = {name: value for name, value in body.items() if name not in _ABSENT_FROM_WORKER} | {"stream": False}
+    if isinstance(offload := body.get("offload_params"), dict):
+        request["offload_params"] = {name: value for name, value in offload.items() if name != ADMISSION}
     if admission is None:
         return request
+    if worker == "megatron":
+        return request | _for_megatron(body, admission)
     request[ADMISSION] = admission.model_dump(mode="json")
     if dialect == "chat":
         request |= _TOKENS_AS_IDS
     if admission.mode == "token_in":
         request[PREFIX_TOKENS] = list(admission.required_prefix_token_ids)
     return request
+
+
+def _for_megatron(body: Mapping[str, Any], admission: CaptureAdmission) -> dict[str, Any]:
+    """Return what a Megatron worker needs: it takes the admission from the parameters it hands to its stager."""
+    if body.get("n") not in (None, 1):
+        raise Invalid(f"a Megatron worker stages one choice, n={body['n']!r}", kind="bad_message")
+    offload = {} if body.get("offload_params") is None else body["offload_params"]
+    if not isinstance(offload, dict):
+        raise Invalid(f"offload_params must be an object, type={type(offload).__name__}", kind="bad_message")
+    said = {**offload, ADMISSION: admission.model_dump(mode="json")}
+    return {"offload_params": said, "logprobs": True, "top_logprobs": 0}
 
 
 def _turns(body: Mapping[str, Any], field: str) -> list[Item]:

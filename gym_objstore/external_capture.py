@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import orjson
 
-from gym_objstore.admission import Refusal, admission_for, continues_elsewhere, request_items, worker_request
+from gym_objstore.admission import (
+    Refusal,
+    Worker,
+    admission_for,
+    continues_elsewhere,
+    request_items,
+    worker_request,
+)
 from gym_objstore.bodies import LIMIT
 from gym_objstore.correlation import DIALECTS, Route, parse_path
 from gym_objstore.errors import Invalid, ObjstoreError, Retired
@@ -77,12 +84,13 @@ class ExternalCapture:
         app: Asgi,
         ledger: Ledger,
         *,
+        worker: Worker = "vllm",
         body_limit: int = LIMIT,
         keep_alive: float = KEEP_ALIVE_SECONDS,
         clock: Callable[[], float] = time.time,
         call_ids: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        self._app, self._ledger = app, ledger
+        self._app, self._ledger, self._worker = app, ledger, worker
         self._limit, self._keep_alive = body_limit, keep_alive
         self._clock, self._call_ids = clock, call_ids
 
@@ -124,7 +132,13 @@ class ExternalCapture:
             await self._refuse(call, decided)
         else:
             call.admission = decided
-        body = await _beside(len(raw), orjson.dumps, worker_request(call.dialect, call.body, call.admission))
+        try:
+            request = worker_request(call.dialect, call.body, call.admission, worker=self._worker)
+        except Invalid as error:
+            await self._refuse(call, Refusal(FailureReason.CAPTURE_FAILED, error.message))
+            call.admission = None
+            request = worker_request(call.dialect, call.body, None)
+        body = await _beside(len(raw), orjson.dumps, request)
         return with_body(scope, body), body
 
     async def _decide(self, call: Call) -> CaptureAdmission | Refusal | None:

@@ -156,6 +156,26 @@ def test_the_worker_gets_a_request_for_a_complete_answer_with_the_admission():
     assert worker_request("chat", body, decide(resolved(), has_rows=True))["required_prefix_token_ids"] == []
 
 
+def test_a_megatron_worker_finds_the_admission_among_its_own_parameters():
+    body = {"messages": [USER], "offload_params": {"theirs": 1, "ng_capture": "forged"}, "n": 1}
+    admitted = decide(ROOT, has_rows=False)
+    assert worker_request("chat", body, admitted, worker="megatron") == {
+        "messages": [USER],
+        "n": 1,
+        "stream": False,
+        "offload_params": {"theirs": 1, "ng_capture": admitted.model_dump(mode="json")},
+        "logprobs": True,
+        "top_logprobs": 0,
+    }
+    assert worker_request("chat", body, None, worker="megatron")["offload_params"] == {"theirs": 1}
+
+
+@pytest.mark.parametrize("wrong", [{"n": 2}, {"offload_params": []}, {"offload_params": "x"}])
+def test_a_megatron_worker_stages_one_choice_with_an_object_of_parameters(wrong):
+    with pytest.raises(Invalid):
+        worker_request("chat", {"messages": [USER], **wrong}, decide(ROOT, has_rows=False), worker="megatron")
+
+
 def test_a_client_cannot_admit_its_own_call():
     forged = {"ng_capture": {"mode": "text"}, "required_prefix_token_ids": [1], "input": "hi"}
     assert worker_request("responses", forged, None) == {"input": "hi", "stream": False}

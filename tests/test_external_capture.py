@@ -246,6 +246,12 @@ async def test_a_conversation_that_cannot_be_read_is_served_and_poisons(setup, m
     assert await setup.failures() == [("c1", "unresolved_parent")]
 
 
+async def test_a_call_that_a_megatron_worker_cannot_stage_is_served_and_poisons(make):
+    setup = make(worker="megatron")
+    assert (await setup.ask("chat", n=2)).status_code == 200
+    assert await setup.failures() == [("c1", "worker_capture_failed")]
+
+
 @both
 @pytest.mark.parametrize(
     ("coordinates", "reason"),

@@ -31,7 +31,7 @@ from nemo_gym.anthropic_converter import AnthropicConverter
 from nemo_gym.base_responses_api_model import _reconstruct_streamed_response, _request_messages
 from nemo_gym.chat_streaming import synthesize_chat_completion_sse
 from nemo_gym.responses_streaming import synthesize_responses_sse
-from nemo_gym.token_id_capture.external_capture import VLLMWorkerCaptureHandler
+from nemo_gym.token_id_capture.external_capture import MegatronWorkerCaptureHandler, VLLMWorkerCaptureHandler
 from nemo_gym.token_id_capture.sink import CaptureContext, reset_token_sink, resolve_parent, set_token_sink
 
 PARENT = staged_call("c1")
@@ -122,6 +122,14 @@ async def test_both_admit_the_same_calls_and_send_the_worker_the_same_request(it
     refused = isinstance(ours, Refusal)
     assert gym.ledger.failures == ([ours.reason] if refused else [])
     assert worker_request("chat", request, None if refused else ours) == sent
+
+
+@pytest.mark.parametrize("offload", [{}, {"offload_params": None}, {"offload_params": {"theirs": 1}}])
+def test_a_megatron_worker_is_asked_as_gym_asks_it(offload):
+    ours = admission_for("rollout-1", "c2", resolution=LineageResolution(ParentResolutionStatus.ROOT), has_rows=False)
+    request = {"messages": ASKED, "stream": False, **offload}
+    sent = MegatronWorkerCaptureHandler()._prepare_admitted_request(request, ours)
+    assert worker_request("chat", {"messages": ASKED, **offload}, ours, worker="megatron") == sent
 
 
 FIELDS = ["model_call_id", "parent_call_id", "prev_len", "delta_len", "cum_len", "digest", "staging_key", "chain_hash"]

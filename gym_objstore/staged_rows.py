@@ -226,12 +226,19 @@ def _read_columns(codes: Sequence[str], count: int, packed: bytes) -> list[array
 
 
 def _narrowest(codes: tuple[str, str], values: Sequence[Any]) -> array[Any]:
+    """Return values in the narrower of two types that holds them exactly.
+
+    Floats go through ``struct``: making an array of them and comparing it takes four times as long.
+    """
     narrow, wide = codes
     try:
-        column = array(narrow, values)
+        if narrow != "f":
+            return array(narrow, values)
+        packed = struct.pack(f"{len(values)}f", *values)
     except OverflowError:
         return array(wide, values)
-    return column if tuple(column) == tuple(values) else array(wide, values)
+    exact = struct.unpack(f"{len(values)}f", packed) == tuple(values)
+    return array(narrow, packed) if exact else array(wide, values)
 
 
 def _little_endian(column: array[Any]) -> array[Any]:

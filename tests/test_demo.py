@@ -42,7 +42,7 @@ def test_each_promise_is_missed_when_it_is_broken(lost, found, late, complaint):
 
 def test_a_broken_promise_is_shown_and_is_the_exit_code(monkeypatch, tmp_path):
     ending = play.Ending([verdict("0-0")], {"put": "accepted"}, ["a late put was accepted"])
-    monkeypatch.setattr("gym_objstore.cli.demo.play", lambda *_: iter(["a scene", ending]))
+    monkeypatch.setattr("gym_objstore.demo.play.play", lambda *_: iter(["a scene", ending]))
     url = f"file://{tmp_path}/store"
     shown = CliRunner().invoke(app, ["demo", "--url", url])
     assert shown.exit_code == 1

@@ -15,6 +15,7 @@ from gym_objstore.flow import Delete, Flow, Put, Scan, delete, find, put, togeth
 from gym_objstore.index import Index, index_keys, read_index
 from gym_objstore.keys import DropName, drop_key, rollout_prefix, tombstone_key
 from gym_objstore.objects import read_object, write_object
+from gym_objstore.store import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -153,8 +154,7 @@ def _empty(indexes: Sequence[Index]) -> Flow[None]:
 
 
 def _delete(keys: Iterable[str]) -> Flow[None]:
-    doomed = tuple(keys)
-    yield from together(Delete(doomed[start : start + 1000]) for start in range(0, len(doomed), 1000))
+    yield from together(Delete(tuple(batch)) for batch in batches(tuple(keys)))
 
 
 def _removal(rollout_ids: Sequence[str], present: Sequence[bool]) -> Removal:

@@ -8,13 +8,17 @@ import inspect
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gym_objstore.errors import Invalid
+from gym_objstore.errors import Invalid, NotFound
+from gym_objstore.flow import run
 from gym_objstore.settings import RUN_VARIABLE, URL_VARIABLE
 from gym_objstore.store.options import StoreOptions
+
+if TYPE_CHECKING:
+    from gym_objstore.store import Store
 
 _WHERE = "Where the store is"
 
@@ -48,6 +52,15 @@ def on_a_store(command: Callable[..., None]) -> Callable[..., None]:
     with_place.__signature__ = Signature([*ours, *place])  # type: ignore[attr-defined]
     with_place.__annotations__ = {one.name: one.annotation for one in (*ours, *place)}
     return with_place
+
+
+def require_known_run(run_id: str, store: Store) -> None:
+    """Raise ``NotFound`` for a run that the store has nothing of, so that a mistyped id ends nothing."""
+    from gym_objstore.checking import runs
+
+    if run_id not in run(runs(), store):
+        hint = "check the url and the run id; list the runs: gym-objstore ls"
+        raise NotFound(f"no such run in this store, run_id={run_id}", kind="no_run", hint=hint)
 
 
 def require_run(run_id: str | None) -> str:

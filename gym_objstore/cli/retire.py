@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 import typer
 
 from gym_objstore import retirement
-from gym_objstore.cli.options import Json, Run, on_a_store, require_run
+from gym_objstore.cli.options import Json, Run, on_a_store, require_known_run, require_run
 from gym_objstore.cli.printing import print_json, say, tracked
-from gym_objstore.errors import Invalid, NotFound
+from gym_objstore.errors import Invalid
 from gym_objstore.flow import Flow, run
 from gym_objstore.ids import require_ids
 from gym_objstore.retirement import Removal
@@ -121,11 +121,7 @@ def _lines(from_file: str | None) -> list[str]:
 
 
 def _end(ending: Ending, store: Store, *, yes: bool, json: bool) -> None:
-    from gym_objstore.checking import runs
-
-    if ending.run_id not in run(runs(), store):
-        hint = "check the url and the run id; list the runs: gym-objstore ls"
-        raise NotFound(f"no such run in this store, run_id={ending.run_id}", kind="no_run", hint=hint)
+    require_known_run(ending.run_id, store)
     count, families = len(ending.rollout_ids), " and ".join(ending.families)
     if not yes:
         question = f"{ending.verb} {families} of {count} rollouts of run {ending.run_id} in {store.url}?"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gym_objstore.cli.options import Json, Run, on_a_store, require_run
+from gym_objstore.cli.options import Json, Run, on_a_store, require_known_run, require_run
 from gym_objstore.cli.printing import print_json, print_table, say, tracked
-from gym_objstore.errors import Invalid, NotFound
+from gym_objstore.errors import Invalid
 from gym_objstore.flow import run
 from gym_objstore.store.opening import open_store
 from gym_objstore.store.options import StoreOptions
@@ -51,15 +51,12 @@ def sweep(
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Find staged rows that nothing refers to and late writes of retired rollouts; remove them with --delete."""
-    from gym_objstore.checking import runs
     from gym_objstore.sweeping import find_orphans, unlisted
 
     files, period, wanted = checkpoint or [], seconds(grace), require_run(run_id)
     kept = _kept(files)
     store = open_store(place)
-    if wanted not in run(runs(), store):
-        hint = "check the url and the run id; list the runs: gym-objstore ls"
-        raise NotFound(f"no such run in this store, run_id={wanted}", kind="no_run", hint=hint)
+    require_known_run(wanted, store)
     found = run(find_orphans(wanted, now=time.time(), grace=period), store)
     # A checkpoint that was saved while the store was listed counts too.
     kept |= _kept(files)

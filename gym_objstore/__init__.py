@@ -23,6 +23,12 @@ from gym_objstore.errors import (
 )
 
 if TYPE_CHECKING:
+    from gym_objstore.capture_store import (
+        CaptureStore,
+        aggregate_model_call_metrics,
+        read_available_model_call_records,
+        read_model_call_records,
+    )
     from gym_objstore.client import TrainerClient
     from gym_objstore.control_client import RolloutControlClient
     from gym_objstore.control_routes import control_app, install_rollout_control_routes
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
     )
     from gym_objstore.ledgers import CaptureLedger
     from gym_objstore.linearize import verify_and_linearize
+    from gym_objstore.middleware import CaptureMiddleware
     from gym_objstore.receipts import build_receipt
     from gym_objstore.records import TokenEntry
     from gym_objstore.rollout_capture import RolloutTokenCapture, install_capture
@@ -47,6 +54,8 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "CaptureLedger": "ledgers",
+    "CaptureMiddleware": "middleware",
+    "CaptureStore": "capture_store",
     "LineageResolver": "sinks",
     "LineageStore": "sinks",
     "Problem": "tokens",
@@ -59,6 +68,7 @@ _LAZY = {
     "TokenSink": "sinks",
     "TokenSource": "sinks",
     "TrainerClient": "client",
+    "aggregate_model_call_metrics": "capture_store",
     "build_receipt": "receipts",
     "control_app": "control_routes",
     "install_capture": "rollout_capture",
@@ -70,12 +80,17 @@ _LAZY = {
     "installed_token_sink": "installed",
     "installed_token_source": "installed",
     "open_store": "store.opening",
+    "read_available_model_call_records": "capture_store",
+    "read_model_call_records": "capture_store",
     "rebuild": "trajectories",
     "verify_and_linearize": "linearize",
 }
 
+# More than thirty, because two documents say what users import from here.
 __all__ = [
     "CaptureLedger",
+    "CaptureMiddleware",
+    "CaptureStore",
     "Conflict",
     "Corrupt",
     "Denied",
@@ -97,6 +112,7 @@ __all__ = [
     "TrainerClient",
     "Unavailable",
     "Unusable",
+    "aggregate_model_call_metrics",
     "build_receipt",
     "control_app",
     "install_capture",
@@ -108,6 +124,8 @@ __all__ = [
     "installed_token_sink",
     "installed_token_source",
     "open_store",
+    "read_available_model_call_records",
+    "read_model_call_records",
     "rebuild",
     "verify_and_linearize",
 ]

@@ -13,20 +13,20 @@ import contextlib
 import logging
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 from gym_objstore.cache import LruCache
 from gym_objstore.errors import Denied, ObjstoreError, Retired, Unavailable, Unusable
 from gym_objstore.flow import Put, arun, run
-from gym_objstore.objects import announcement
+from gym_objstore.objects import announcement, write
 from gym_objstore.spill import Spill, Spilled, forget, replay
 from gym_objstore.store.opening import open_store
 from gym_objstore.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from gym_objstore.flow import Flow
     from gym_objstore.lineage import Parent
@@ -37,6 +37,9 @@ T = TypeVar("T")
 
 CACHED_TOKENS = 8_000_000
 """Tokens of parents that a process remembers, as nemo-gym's reference does; 8 bytes each."""
+
+MARK_SECONDS = 5.0
+"""How long a marker, already safe on the local disk, is offered to the store before the caller goes on."""
 
 _REPLAY_PAUSE = 1.0
 _REPLAY_PAUSE_LIMIT = 30.0
@@ -85,11 +88,43 @@ class Connection:
         self._announced.add(family)
         return written
 
-    def keep(self, put: Put) -> Path:
+    async def keep(self, put: Put) -> None:
         """Spill a write and see to it that it is replayed while this process lives."""
-        path = self.spill.keep(put)
+        await asyncio.to_thread(self.spill.keep, put)
         self.start_replay()
-        return path
+
+    async def put_marker(self, family: str, marker: Put) -> None:
+        """Store a marker, which is kept on disk first, so that neither a slow store nor a crash can lose it.
+
+        Returns when: it is in the store; or, after ``MARK_SECONDS``, on disk, from where it is replayed, also by
+        the next process. Raises: ``Unavailable`` if store and disk both fail.
+        """
+        try:
+            path = await asyncio.to_thread(self.spill.keep, marker)
+        except ObjstoreError as error:
+            _log.warning("a marker could not be kept on disk, key=%s, error=%s", marker.key, error)
+            await self.write(family, partial(write, marker))
+            return
+        try:
+            await asyncio.wait_for(self.write(family, partial(write, marker)), MARK_SECONDS)
+            forget(path)
+        except (ObjstoreError, TimeoutError) as error:
+            _log.warning("a marker is kept on disk until the store takes it, key=%s, error=%s", marker.key, error)
+            self.start_replay()
+
+    def put_marker_now(self, family: str, marker: Put) -> None:
+        """Store a marker with blocking calls; one the store does not take stays on disk. See ``put_marker``."""
+        try:
+            path = self.spill.keep(marker)
+        except ObjstoreError as error:
+            _log.warning("a marker could not be kept on disk, key=%s, error=%s", marker.key, error)
+            self.write_now(family, partial(write, marker))
+            return
+        try:
+            self.write_now(family, partial(write, marker))
+            forget(path)
+        except ObjstoreError as error:
+            _log.warning("a marker is kept on disk until the store takes it, key=%s, error=%s", marker.key, error)
 
     def start_replay(self) -> None:
         """Replay what is kept, in the background of the running loop, until nothing is left."""

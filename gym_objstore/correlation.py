@@ -35,6 +35,9 @@ DIALECTS: Mapping[str, Dialect] = {
 PREFIX = "/ng-rollout"
 TOKEN_CAPTURE = "/training-token-capture"  # noqa: S105 - a path segment
 
+SCOPE_KEY = "gym_objstore.route"
+"""Where a middleware that strips the prefix leaves the parsed ``Route`` in the ASGI scope, for those within."""
+
 _PATH = re.compile(rf"(?P<prefix>{PREFIX}/(?P<id>[^/]+)(?P<tokens>{TOKEN_CAPTURE}(?=/))?)(?P<path>/.*)", re.DOTALL)
 _ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SCHEMES = ("http", "https")
@@ -85,6 +88,11 @@ def parse_path(path: str) -> Route | None:
     if found is None:
         return None
     return Route(found["id"], found["tokens"] is not None, found["prefix"], found["path"])
+
+
+def route_of(scope: Mapping[str, Any]) -> Route | None:
+    """Return the rollout route of an ASGI request, also where a middleware outside has stripped the prefix."""
+    return scope[SCOPE_KEY] if SCOPE_KEY in scope else parse_path(scope["path"])
 
 
 def survives_url(rollout_id: object) -> bool:

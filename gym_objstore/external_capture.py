@@ -28,7 +28,7 @@ from gym_objstore.admission import (
     worker_request,
 )
 from gym_objstore.bodies import LIMIT
-from gym_objstore.correlation import DIALECTS, Route, parse_path
+from gym_objstore.correlation import DIALECTS, Route, route_of
 from gym_objstore.errors import Invalid, ObjstoreError, Retired
 from gym_objstore.external_calls import Call, Reply, Served, read_object, serve
 from gym_objstore.http_exchange import Answer, Asked, Request, header, read_body, with_body, without_prefix
@@ -96,7 +96,7 @@ class ExternalCapture:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        route = parse_path(scope["path"]) if scope["type"] == "http" else None
+        route = route_of(scope) if scope["type"] == "http" else None
         if route is None:
             await self._app(scope, receive, send)
             return

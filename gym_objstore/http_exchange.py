@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gym_objstore.bodies import LIMIT, inflate
+from gym_objstore.correlation import SCOPE_KEY
 from gym_objstore.errors import Invalid
 
 if TYPE_CHECKING:
@@ -73,9 +74,11 @@ def plain_body(headers: Iterable[tuple[bytes, bytes]], body: bytes, limit: int =
 
 
 def without_prefix(scope: Scope, route: Route) -> Scope:
-    """Return a scope whose path is the one behind the rollout prefix."""
+    """Return a scope whose path is the one behind the rollout prefix, with the route left for those within."""
+    if SCOPE_KEY in scope:
+        return scope
     raw = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
-    return {**scope, "path": route.path, "raw_path": route.raw_path(raw)}
+    return {**scope, "path": route.path, "raw_path": route.raw_path(raw), SCOPE_KEY: route}
 
 
 def with_body(scope: Scope, body: bytes) -> Scope:

@@ -38,6 +38,7 @@ _ROW = re.compile(r"(?P<call>[^/]+)/(?P<fp>none|[0-9a-f]{16})\.(?P<sha>[0-9a-f]{
 _STAGED = re.compile(
     r"(?P<call>[^/]+)\.(?P<sha>[0-9a-f]{64})\.(?P<record>[1-9][0-9]{0,11})\.(?P<extras>0|[1-9][0-9]{0,11})\.(?P<fmt>[a-z0-9]{1,6})"
 )
+_CAPTURE = re.compile(r"(?P<order>[0-9]{16})\.(?P<call>.+)\.(?P<sha>[0-9a-f]{64})\.(?P<fmt>[a-z0-9]{1,6})")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SEGMENT = re.compile(r"[a-z0-9_!-][a-z0-9._!-]{0,95}")
 _DROP = re.compile(r"drop\.(?P<snapshot>[0-9a-f]{64})\.(?P<consumer>[0-9a-f]{16})")
@@ -65,6 +66,24 @@ class EntryName(NamedTuple):
     call: str
     parent: str
     fingerprint: str
+    digest: str
+    format: str
+
+    @property
+    def text(self) -> str:
+        """The object name itself."""
+        return ".".join(self)
+
+
+class CaptureName(NamedTuple):
+    """The name of a capture, by which sorted keys are the durable order.
+
+    ``order`` is when the call completed, in microseconds since the epoch, 16 digits; ``call`` the call's segment;
+    ``digest`` the SHA-256 of the record's text; ``format`` how the body is encoded.
+    """
+
+    order: str
+    call: str
     digest: str
     format: str
 
@@ -163,6 +182,11 @@ def intent_key(rollout: str, model_call_id: str) -> str:
     return f"{rollout}intents/{segment(require_id(model_call_id, 'model call id'))}"
 
 
+def capture_key(rollout: str, name: CaptureName) -> str:
+    """Return the key of a capture below a rollout's prefix."""
+    return f"{rollout}records/{name.text}"
+
+
 def row_key(rollout: str, name: RowName) -> str:
     """Return the key of a ledger row below a rollout's prefix."""
     return f"{rollout}rows/{name.text}"
@@ -221,6 +245,12 @@ def parse_entry_name(name: str) -> EntryName | None:
     """Read an entry's name; ``None`` if it is not one."""
     found = _ENTRY.fullmatch(name)
     return EntryName(*found.groups()) if found else None
+
+
+def parse_capture_name(name: str) -> CaptureName | None:
+    """Read a capture's name; ``None`` if it is not one."""
+    found = _CAPTURE.fullmatch(name)
+    return CaptureName(*found.groups()) if found else None
 
 
 def parse_note_name(name: str) -> NoteName | None:

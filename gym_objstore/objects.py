@@ -12,7 +12,7 @@ import orjson
 from gym_objstore.digests import canonical_json
 from gym_objstore.errors import Corrupt, NotFound, Retired
 from gym_objstore.flow import Flow, Head, Put, head, together
-from gym_objstore.keys import run_prefix, tombstone_key, writer_key
+from gym_objstore.keys import note_key, rollout_prefix, run_prefix, tombstone_key, writer_key
 
 if TYPE_CHECKING:
     from gym_objstore.flow import Single
@@ -25,6 +25,25 @@ def announcement(family: str, run_id: str) -> Put:
     """Return the write that leaves this run's writer marker. Its bytes depend on the run alone."""
     body = canonical_json({"format": FORMAT_VERSION, "family": family, "run_id": run_id})
     return Put(writer_key(family, run_id), body)
+
+
+def marker(family: str, run_id: str, rollout_id: str, model_call_id: str, *, note: dict[str, Any]) -> Put:
+    """Return the write that marks a rollout incomplete; ``""`` as call id means an unnamed call.
+
+    ``note`` tells this marker from every other (a time, a reason, a random value), chosen before the first
+    attempt: each marker is a new object, and each retry of one is the same object.
+    """
+    body = write_object(rollout_id=rollout_id, model_call_id=model_call_id, **note)
+    return Put(note_key(rollout_prefix(family, run_id, rollout_id), "markers", model_call_id, body), body)
+
+
+def write(put: Put, also: Iterable[Put] = ()) -> Flow[None]:
+    """Store an object behind no fence, and others in the same round trip.
+
+    Returns when: all are durable and every reader sees them. Repeating: the same bytes change nothing.
+    Raises: storage errors.
+    """
+    yield from together([put, *also])
 
 
 def write_fenced(rollout: str, writes: Iterable[Put]) -> Flow[None]:

@@ -8,8 +8,6 @@ Each takes ``url``, ``run_id`` and store options, or finds them in the environme
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import secrets
 import time
 from functools import partial
@@ -17,29 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 from gym_objstore.connection import Component, storable
 from gym_objstore.errors import ObjstoreError
-from gym_objstore.flow import Put, together
+from gym_objstore.flow import Put
 from gym_objstore.ids import require_id, require_ids
 from gym_objstore.keys import rollout_prefix
 from gym_objstore.lineage import ContextMatcher, Resolver, parent_of
+from gym_objstore.objects import write
 from gym_objstore.retirement import Claim, Removal, delete_rollouts, drop, retire
 from gym_objstore.settings import Settings
-from gym_objstore.spill import forget
 from gym_objstore.tokens import FAMILY, Prepared, Snapshot, begin_call, freeze, mark, prepare, put_entry, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from gym_objstore.flow import Flow
     from gym_objstore.lineage import Items, Matcher
     from gym_objstore.records import LineageResolution
 
-MARK_SECONDS = 5.0
-"""How long a marker, already safe on the local disk, is offered to the store before the caller goes on."""
-
 CLOSE_SECONDS = 60.0
 """How long ``close`` waits for writes whose callers were cancelled."""
-
-_log = logging.getLogger("gym_objstore")
 
 
 class TokenSink(Component):
@@ -70,7 +62,7 @@ class TokenSink(Component):
         except ObjstoreError as error:
             if storable(error):
                 prepared = prepare(rollout_prefix(FAMILY, run_id, entry.rollout_id), entry)
-                connection.keep(Put(prepared.key, prepared.body))
+                await connection.keep(Put(prepared.key, prepared.body))
             raise
 
     async def begin_call(self, rollout_id: str, model_call_id: str) -> None:
@@ -93,23 +85,7 @@ class TokenSink(Component):
         require_id(rollout_id, "rollout id")
         note = {"reason": "lost", "at": time.time(), "nonce": secrets.token_hex(8)}
         marker = mark(self.settings.run_id, rollout_id, model_call_id, note)
-        await self.connection.writer.finish(rollout_id, self._store_marker(marker))
-
-    async def _store_marker(self, marker: Put) -> None:
-        """Keep the marker first, so that neither a slow store nor a crash can lose it."""
-        connection = self.connection
-        try:
-            path = connection.spill.keep(marker)
-        except ObjstoreError as error:
-            _log.warning("a marker could not be kept on disk, key=%s, error=%s", marker.key, error)
-            await connection.write(FAMILY, partial(_write, marker))
-            return
-        try:
-            await asyncio.wait_for(connection.write(FAMILY, partial(_write, marker)), MARK_SECONDS)
-            forget(path)
-        except (ObjstoreError, TimeoutError) as error:
-            _log.warning("a marker is kept on disk until the store takes it, key=%s, error=%s", marker.key, error)
-            connection.start_replay()
+        await self.connection.writer.finish(rollout_id, self.connection.put_marker(FAMILY, marker))
 
     async def record_engine_refusal(
         self,
@@ -127,7 +103,7 @@ class TokenSink(Component):
         """
         note = {"code": code, "parent_call_id": parent_call_id, "parent_resolution": str(parent_resolution or "")}
         settled = refusal(self.settings.run_id, rollout_id, model_call_id, note)
-        await self.connection.writer.finish(rollout_id, self.connection.write(FAMILY, partial(_write, settled)))
+        await self.connection.writer.finish(rollout_id, self.connection.write(FAMILY, partial(write, settled)))
 
     async def drain(self, rollout_id: str | None = None, *, timeout: float = CLOSE_SECONDS) -> bool:  # noqa: ASYNC109
         """Wait for writes that are still under way, of a rollout or of all; False if ``timeout`` came first."""
@@ -187,7 +163,3 @@ class LineageResolver(Component):
 
 LineageStore = LineageResolver
 """The same class under the name that nemo-gym's configuration uses."""
-
-
-def _write(put: Put, also: Sequence[Put] = ()) -> Flow[None]:
-    yield from together([put, *also])

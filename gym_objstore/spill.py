@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import secrets
 import time
@@ -47,6 +48,7 @@ class Spill:
         name = hashlib.sha256(url.encode()).hexdigest()[:16]
         self.url = url
         self.folder = Path(directory) / name
+        self._measured, self._measured_at = 0, -math.inf
 
     def keep(self, put: Put) -> Path:
         """Keep a write. Returns when it is on disk; raises ``Unavailable`` when the folder cannot take it."""
@@ -55,9 +57,10 @@ class Spill:
         path = self.folder / f"{time.time_ns():020d}-{secrets.token_hex(4)}.write"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            if sum(file.stat().st_size for file in self._files()) + len(body) > LIMIT_BYTES:
+            if self._size() + len(body) > LIMIT_BYTES:
                 raise OSError(f"the spill is full, limit={LIMIT_BYTES}")
             _write_whole(path, header + b"\n" + body)
+            self._measured += len(body)
         except OSError as error:
             raise Unavailable(f"the spill cannot keep a write: {error}", kind="spill_failed", key=put.key) from error
         return path
@@ -72,6 +75,12 @@ class Spill:
         """Return how many writes are kept."""
         return len(self._files())
 
+    def _size(self) -> int:
+        """Return the bytes kept, by all processes as of a second ago: an outage keeps thousands of files."""
+        if time.monotonic() > self._measured_at + 1:
+            self._measured_at, self._measured = time.monotonic(), sum(_size_of(file) for file in self._files())
+        return self._measured
+
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.write")) if self.folder.is_dir() else []
 
@@ -79,6 +88,12 @@ class Spill:
 def forget(path: Path) -> None:
     """Remove a kept write that the store now has."""
     path.unlink(missing_ok=True)
+
+
+def _size_of(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
 
 
 def replay(put: Put) -> Flow[None]:

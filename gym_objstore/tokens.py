@@ -26,7 +26,7 @@ from gym_objstore.keys import (
     rollout_prefix,
     tombstone_key,
 )
-from gym_objstore.objects import require_writer, retired, write_fenced, write_object
+from gym_objstore.objects import marker, require_writer, retired, write_fenced, write_object
 from gym_objstore.records import TokenEntry, parse_entry, plain_entry
 
 if TYPE_CHECKING:
@@ -125,14 +125,8 @@ def begin_call(run_id: str, rollout_id: str, model_call_id: str, also: Sequence[
 
 
 def mark(run_id: str, rollout_id: str, model_call_id: str, note: dict[str, Any]) -> Put:
-    """Return the write that marks a rollout incomplete.
-
-    ``note`` tells this marker from every other (a time, a reason, a random value), chosen before the
-    first attempt: each marker changes the version, and each retry of one is the same object.
-    """
-    rollout = rollout_prefix(FAMILY, run_id, rollout_id)
-    body = write_object(rollout_id=rollout_id, model_call_id=model_call_id, **note)
-    return Put(note_key(rollout, "markers", model_call_id, body), body)
+    """Return the write that marks a rollout incomplete and changes its version; see ``objects.marker``."""
+    return marker(FAMILY, run_id, rollout_id, model_call_id, note=note)
 
 
 def refusal(run_id: str, rollout_id: str, model_call_id: str, note: dict[str, Any]) -> Put:

@@ -51,10 +51,10 @@ class Writer:
 
     async def drain(self, rollout_id: str | None = None, *, timeout: float) -> bool:  # noqa: ASYNC109 - the seed's word
         """Wait for the writes of a rollout, or of all, in every loop; False if some are still pending."""
-        done = asyncio.get_running_loop().run_in_executor(None, self._wait, rollout_id, timeout)
-        return await done
+        return await asyncio.to_thread(self.wait, rollout_id, timeout)
 
-    def _wait(self, rollout_id: str | None, seconds: float) -> bool:
+    def wait(self, rollout_id: str | None, seconds: float) -> bool:
+        """Wait for writes with a blocking call, from a thread without a loop; see ``drain``."""
         with self._lock:
             rollouts = list(self._pending) if rollout_id is None else [rollout_id]
             pending = [future for one in rollouts for future in self._pending.get(one, ())]

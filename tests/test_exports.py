@@ -12,6 +12,8 @@ import gym_objstore
 # Append to it; a name that leaves it breaks somebody's import.
 PUBLIC = (
     "CaptureLedger",
+    "CaptureMiddleware",
+    "CaptureStore",
     "Conflict",
     "Corrupt",
     "Denied",
@@ -33,6 +35,7 @@ PUBLIC = (
     "TrainerClient",
     "Unavailable",
     "Unusable",
+    "aggregate_model_call_metrics",
     "build_receipt",
     "control_app",
     "install_capture",
@@ -44,6 +47,8 @@ PUBLIC = (
     "installed_token_sink",
     "installed_token_source",
     "open_store",
+    "read_available_model_call_records",
+    "read_model_call_records",
     "rebuild",
     "verify_and_linearize",
 )

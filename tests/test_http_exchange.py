@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gym_objstore.correlation import parse_path
+from gym_objstore.correlation import SCOPE_KEY, parse_path, route_of
 from gym_objstore.errors import Invalid
 from gym_objstore.http_exchange import (
     Answer,
@@ -73,7 +73,9 @@ def test_a_path_loses_its_prefix_in_both_forms():
     route = parse_path(path)
     assert route is not None
     scope = without_prefix({"path": path, "raw_path": raw, "other": 1}, route)
-    assert scope == {"path": "/v1/x", "raw_path": b"/v1/x", "other": 1}
+    assert scope == {"path": "/v1/x", "raw_path": b"/v1/x", "other": 1, SCOPE_KEY: route}
+    assert route_of(scope) == route
+    assert without_prefix(scope, route) == scope
     assert without_prefix({"path": path, "raw_path": None}, route)["raw_path"] == b"/v1/x"
 
 

@@ -46,7 +46,7 @@ FLOORS = (
     Floor(
         "faces",
         "where flows meet a store, a clock and a user",
-        """settings cache writer spill connection sinks ledgers staging_sinks installed rollout_capture
+        """settings cache writer spill connection capture_store sinks ledgers staging_sinks installed rollout_capture
         client client_* control_* external_* http http_*
         middleware middleware_* proxy proxy.* proxy_* diagnosis demo demo.* cli cli.* __main__ __init__""",
     ),

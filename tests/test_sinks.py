@@ -112,7 +112,7 @@ async def test_a_marker_survives_a_store_that_is_down(faulty, place):
 
 
 async def test_a_marker_does_not_hold_up_its_caller_when_the_store_hangs(faulty, monkeypatch):
-    monkeypatch.setattr(sinks, "MARK_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "MARK_SECONDS", 0.01)
     faulty.connection.store.gate = asyncio.Event()
     await asyncio.wait_for(faulty.mark_incomplete("r1", "c2"), 5)
     assert len(faulty.connection.spill) == 1

@@ -87,9 +87,14 @@ def are_token_ids(token_ids: object) -> bool:
     booleans, floats, strings and negative numbers all leave other characters.
     """
     try:
-        return orjson.dumps(token_ids).translate(None, _DIGITS) == b"[]"
+        return is_token_id_text(orjson.dumps(token_ids))
     except TypeError:
         return False
+
+
+def is_token_id_text(text: bytes) -> bool:
+    """Tell whether this JSON, as orjson writes it, is that of a list of plain integers from 0 to 2**64 - 1."""
+    return text.translate(None, _DIGITS) == b"[]"
 
 
 def _require_token_id(one: object, position: int) -> None:

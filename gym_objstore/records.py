@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
+import orjson
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -25,11 +26,12 @@ from pydantic import (
     Field,
     FiniteFloat,
     ValidationError,
+    ValidationInfo,
     WrapValidator,
     model_validator,
 )
 
-from gym_objstore.digests import are_token_ids, canonical_json
+from gym_objstore.digests import are_token_ids, canonical_json, is_token_id_text
 from gym_objstore.errors import Invalid
 from gym_objstore.responses import TOKEN_ARRAYS
 
@@ -108,15 +110,19 @@ def _never(*types: type) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+_SOUND: Final = object()
+"""The context of a validation that need not look into token arrays: they were looked at, and nobody keeps them."""
+
+
 def _quickly(is_sound: Callable[[list[Any]], bool]) -> WrapValidator:
     """Take a list as it is if one fast look says it is sound; else let pydantic convert it or name the culprit.
 
     The list is copied: callers go on filling theirs.
     """
 
-    def check(value: object, convert: Callable[[object], list[Any]]) -> list[Any]:
-        if isinstance(value, list) and is_sound(value):
-            return value.copy()
+    def check(value: object, convert: Callable[[object], list[Any]], info: ValidationInfo) -> list[Any]:
+        if isinstance(value, list) and (info.context is _SOUND or is_sound(value)):
+            return value if info.context is _SOUND else value.copy()
         if isinstance(value, AbstractSet):
             raise Invalid("a set has no order", kind="bad_record")
         return convert(value)
@@ -198,8 +204,12 @@ def parse_entry(mapping: Mapping[str, Any]) -> TokenEntry:
 
     Kind ``newer_schema`` if a newer writer wrote it, else ``bad_record``.
     """
+    return _validated(mapping)
+
+
+def _validated(mapping: Mapping[str, Any], context: object = None) -> TokenEntry:
     try:
-        return TokenEntry.model_validate(mapping)
+        return TokenEntry.model_validate(mapping, context=context)
     except ValidationError as error:
         raise _refusal(error) from error
 
@@ -211,11 +221,7 @@ def plain_entry(entry: Any) -> dict[str, Any]:
     pydantic makes of them for JSON: NaN ends as ``null``, tuples and sets as lists. Raises ``Invalid`` as
     ``parse_entry`` does.
     """
-    try:
-        mapping: dict[str, Any] = entry.model_dump(mode="json")
-    except (AttributeError, TypeError, ValueError, RecursionError) as error:
-        reason = f"not a token entry that can be written as JSON, type={type(entry).__name__}: {error}"
-        raise Invalid(reason, kind="bad_record") from error
+    mapping = _dumped(entry)
     record = parse_entry(mapping)
     for name in TOKEN_ARRAYS:
         # An entry changed after it was built may hold numbers as text, which would be stored as text.
@@ -224,13 +230,56 @@ def plain_entry(entry: Any) -> dict[str, Any]:
     return mapping
 
 
-def canonical_entry(entry: Any) -> bytes:
-    """Return the canonical bytes of an entry, whose SHA-256 is its identity.
+def _dumped(entry: Any, **options: Any) -> dict[str, Any]:
+    try:
+        return entry.model_dump(mode="json", **options)  # type: ignore[no-any-return]
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        reason = f"not a token entry that can be written as JSON, type={type(entry).__name__}: {error}"
+        raise Invalid(reason, kind="bad_record") from error
 
-    They are those nemo-gym's own store writes and hashes. Raises ``Invalid`` as ``plain_entry``, and naming the path
-    of text with a lone surrogate or an integer of more than 64 bits: neither has canonical bytes.
+
+class Sealed(NamedTuple):
+    """An entry as it will be stored: its plain fields, and the canonical bytes whose SHA-256 is its identity."""
+
+    fields: dict[str, Any]
+    canonical: bytes
+
+
+def seal(entry: Any) -> Sealed:
+    """Return what is stored of an entry that is fit to train on, written as JSON once.
+
+    The bytes are those nemo-gym's own store writes and hashes. Raises ``Invalid`` as ``plain_entry``, and naming the
+    path of text with a lone surrogate or an integer of more than 64 bits: neither has canonical bytes.
     """
-    return canonical_json(plain_entry(entry))
+    texts = _array_texts(entry)
+    if texts is None:
+        fields = plain_entry(entry)
+        return Sealed(fields, canonical_json(fields))
+    rest = _dumped(entry, exclude=set(TOKEN_ARRAYS))
+    fields = {**rest, **{name: getattr(entry, name) for name in TOKEN_ARRAYS}}
+    _validated(fields, _SOUND)
+    return Sealed(fields, canonical_json({**rest, **{name: orjson.Fragment(text) for name, text in texts.items()}}))
+
+
+def canonical_entry(entry: Any) -> bytes:
+    """Return the canonical bytes of an entry; see ``seal``."""
+    return seal(entry).canonical
+
+
+def _array_texts(entry: Any) -> dict[str, bytes] | None:
+    """Return the JSON of each token array; ``None`` unless they are plain lists, sound, and dumped as they are."""
+    decorators = getattr(entry, "__pydantic_decorators__", None)
+    if decorators is None or decorators.field_serializers or decorators.model_serializers:
+        return None
+    arrays = [getattr(entry, name, None) for name in TOKEN_ARRAYS]
+    if any(type(values) is not list for values in arrays):
+        return None
+    try:
+        texts = [orjson.dumps(values) for values in arrays]
+    except TypeError:
+        return None
+    sound = all(is_token_id_text(text) for text in texts[:2]) and _are_finite_floats(entry.generation_log_probs)
+    return dict(zip(TOKEN_ARRAYS, texts, strict=True)) if sound else None
 
 
 def _refusal(error: ValidationError) -> Invalid:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gym_objstore.codec import FORMAT, encode, parse, unpack
-from gym_objstore.digests import canonical_json, sha256_hex
+from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.fingerprint import FINGERPRINT_VERSION
 from gym_objstore.flow import Find, Flow, Head, Put, compute, head, together
@@ -27,7 +27,7 @@ from gym_objstore.keys import (
     tombstone_key,
 )
 from gym_objstore.objects import marker, require_writer, retired, write_fenced, write_object
-from gym_objstore.records import TokenEntry, parse_entry, plain_entry
+from gym_objstore.records import TokenEntry, parse_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,9 +78,8 @@ class Prepared(NamedTuple):
 
 def prepare(rollout: str, entry: Any) -> Prepared:
     """Return what is stored for an entry. Raises ``Invalid`` for an entry nobody could train on."""
-    record = plain_entry(entry)
-    canonical = canonical_json(record)
-    name = entry_name(record, sha256_hex(canonical))
+    fields, canonical = seal(entry)
+    name = entry_name(fields, sha256_hex(canonical))
     return Prepared(entry_key(rollout, name), name, encode(canonical))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import sys
 
 import numpy as np
 import orjson
@@ -328,3 +329,10 @@ def test_records_of_nemo_gym_are_taken_by_their_fields():
 
     assert pack(Theirs()) == pack(staged_call("c1", extras=EXTRAS))
     assert isinstance(staged_call("c1"), StagedCallRecord)
+
+
+def test_a_row_is_the_same_without_numpy(monkeypatch):
+    records = [staged_call("c1"), staged_call("c2", logprobs=[-0.1, -0.25])]
+    with_numpy = [pack(one).body for one in records]
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert [pack(one).body for one in records] == with_numpy

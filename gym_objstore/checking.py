@@ -105,5 +105,5 @@ def _findings(index: Index, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _behind_the_fence(rollout_id: str, index: Index) -> Iterator[Finding]:
-    for name in index.state:
+    for name in (*index.state, *index.packs):
         yield Finding("note", "late_write", rollout_id, "", f"object={name}")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one listing of a rollout's tokens says, without reading any object.
 
-State objects are everything below the rollout but its fences. The *version* is their number and the
-*snapshot id* the SHA-256 over their names, which carry content digests: equal ids mean equal contents.
+State objects are everything below the rollout but its fences and its packs, which are copies. The *version* is their
+number and the *snapshot id* the SHA-256 over their names, which carry content digests: equal ids mean equal contents.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gym_objstore.flow import Flow, scan
 from gym_objstore.keys import (
     FENCES,
+    PACKS,
     TOMBSTONE,
     DropName,
     EntryName,
@@ -41,6 +42,7 @@ class Index:
     markers: list[NoteName] = field(default_factory=list)
     refusals: set[str] = field(default_factory=set)
     foreign: list[str] = field(default_factory=list)
+    packs: list[str] = field(default_factory=list)
     drops: list[DropName] = field(default_factory=list)
     tombstone: bool = False
 
@@ -76,6 +78,9 @@ class Index:
         kind, _, name = relative.partition("/")
         if kind == FENCES:
             self._add_fence(name)
+            return
+        if kind == PACKS:
+            self.packs.append(relative)
             return
         self.state.append(relative)
         if kind == "entries" and (entry := parse_entry_name(name)):

@@ -21,6 +21,7 @@ FAMILIES = ("captures", "tokens", "staged", "ledger", "manifests")
 FENCES = "fences"
 TOMBSTONE = "tombstone"
 RUN_FOLDER = "!run"
+PACKS = "packs"
 RECEIPTS = "receipts"
 CONSUMED = "consumed"
 
@@ -39,6 +40,7 @@ _STAGED = re.compile(
     r"(?P<call>[^/]+)\.(?P<sha>[0-9a-f]{64})\.(?P<record>[1-9][0-9]{0,11})\.(?P<extras>0|[1-9][0-9]{0,11})\.(?P<fmt>[a-z0-9]{1,6})"
 )
 _CAPTURE = re.compile(r"(?P<order>[0-9]{16})\.(?P<call>.+)\.(?P<sha>[0-9a-f]{64})\.(?P<fmt>[a-z0-9]{1,6})")
+_PACK = re.compile(r"packs/(?P<snapshot>[0-9a-f]{64})\.(?P<sha>[0-9a-f]{64})\.(?P<fmt>[a-z0-9]{1,6})")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SEGMENT = re.compile(r"[a-z0-9_!-][a-z0-9._!-]{0,95}")
 _DROP = re.compile(r"drop\.(?P<snapshot>[0-9a-f]{64})\.(?P<consumer>[0-9a-f]{16})")
@@ -145,6 +147,14 @@ class StagingKey(NamedTuple):
         return f"{self.rollout}/{self.name.text}"
 
 
+class PackName(NamedTuple):
+    """The name of a pack: the snapshot whose entries it holds, the SHA-256 of its text, how the body is encoded."""
+
+    snapshot: str
+    digest: str
+    format: str
+
+
 class DropName(NamedTuple):
     """The name of a drop-intent: the snapshot to be retired and the consumer that wants it."""
 
@@ -167,6 +177,11 @@ def rollout_prefix(family: str, run_id: str, rollout_id: str) -> str:
     return f"{run_prefix(family, run_id)}{segment(require_id(rollout_id, 'rollout id'))}/"
 
 
+def rollout_folder(parts: Parts) -> str:
+    """Return the prefix of the rollout that a parsed key belongs to."""
+    return f"{parts.family}/{parts.run}/{parts.rollout}/"
+
+
 def kind_prefix(rollout: str, kind: str) -> str:
     """Return the prefix of one kind of object below a rollout's prefix."""
     return f"{rollout}{kind}/"
@@ -185,6 +200,11 @@ def intent_key(rollout: str, model_call_id: str) -> str:
 def capture_key(rollout: str, name: CaptureName) -> str:
     """Return the key of a capture below a rollout's prefix."""
     return f"{rollout}records/{name.text}"
+
+
+def pack_key(rollout: str, name: PackName) -> str:
+    """Return the key of a pack below a rollout's prefix."""
+    return f"{rollout}{PACKS}/{'.'.join(name)}"
 
 
 def row_key(rollout: str, name: RowName) -> str:
@@ -251,6 +271,12 @@ def parse_capture_name(name: str) -> CaptureName | None:
     """Read a capture's name; ``None`` if it is not one."""
     found = _CAPTURE.fullmatch(name)
     return CaptureName(*found.groups()) if found else None
+
+
+def parse_pack_name(relative: str) -> PackName | None:
+    """Read a pack's name below a rollout's prefix; ``None`` if it is not one."""
+    found = _PACK.fullmatch(relative)
+    return PackName(*found.groups()) if found else None
 
 
 def parse_note_name(name: str) -> NoteName | None:

@@ -105,8 +105,8 @@ def _tombstone(claim: Claim) -> Flow[bytes | None]:
 
 
 def _remove(claim: Claim, snapshot: Iterable[str], index: Index) -> Flow[None]:
-    """Delete a snapshot's objects and only then the intents that could still finish the job."""
-    yield from delete(claim.rollout + name for name in snapshot)
+    """Delete a snapshot's objects with the packs of them, and only then the intents that could still finish the job."""
+    yield from delete(claim.rollout + name for name in dict.fromkeys((*snapshot, *index.packs)))
     listed = (drop_key(claim.rollout, name) for name in index.drops if name.snapshot == claim.snapshot_id)
     yield from delete(dict.fromkeys((*listed, claim.intent)))
 
@@ -139,7 +139,8 @@ def delete_rollouts(family: str, run_id: str, rollout_ids: Sequence[str]) -> Flo
     yield from together(Put(tombstone_key(rollout), write_object(cause="delete")) for rollout in live)
     yield from _empty(indexes)
     yield from delete(tombstone_key(index.rollout) for index in indexes if index.tombstone or index.state)
-    return _removal(rollout_ids, [bool(index.state or index.tombstone or index.drops) for index in indexes])
+    found = [bool(index.state or index.packs or index.tombstone or index.drops) for index in indexes]
+    return _removal(rollout_ids, found)
 
 
 def _list(prefixes: Sequence[str]) -> Flow[list[Index]]:
@@ -149,7 +150,7 @@ def _list(prefixes: Sequence[str]) -> Flow[list[Index]]:
 
 def _empty(indexes: Sequence[Index]) -> Flow[None]:
     """Delete the state objects and only then the drop-intents: a drop whose intent is gone takes its data for gone."""
-    yield from _delete(index.rollout + name for index in indexes for name in index.state)
+    yield from _delete(index.rollout + name for index in indexes for name in (*index.state, *index.packs))
     yield from _delete(drop_key(index.rollout, name) for index in indexes for name in index.drops)
 
 

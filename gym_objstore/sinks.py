@@ -20,9 +20,21 @@ from gym_objstore.ids import require_id, require_ids
 from gym_objstore.keys import rollout_prefix
 from gym_objstore.lineage import ContextMatcher, Resolver, parent_of
 from gym_objstore.objects import write
+from gym_objstore.observing import Event, report
 from gym_objstore.retirement import Claim, Removal, delete_rollouts, drop, retire
 from gym_objstore.settings import Settings
-from gym_objstore.tokens import FAMILY, Prepared, Snapshot, begin_call, freeze, mark, prepare, put_entry, refusal
+from gym_objstore.tokens import (
+    FAMILY,
+    Prepared,
+    Snapshot,
+    begin_call,
+    freeze,
+    mark,
+    prepare,
+    publish,
+    put_entry,
+    refusal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,6 +97,7 @@ class TokenSink(Component):
         require_id(rollout_id, "rollout id")
         note = {"reason": "lost", "at": time.time(), "nonce": secrets.token_hex(8)}
         marker = mark(self.settings.run_id, rollout_id, model_call_id, note)
+        _report_loss(rollout_id, model_call_id, "incomplete_marker")
         await self.connection.writer.finish(rollout_id, self.connection.put_marker(FAMILY, marker))
 
     async def record_engine_refusal(
@@ -124,7 +137,20 @@ class TokenSource(Component):
 
     async def freeze(self, rollout_id: str) -> Snapshot:
         """Return an exact, verified snapshot of a rollout; see ``tokens.freeze``."""
-        return await self.connection.play(freeze(self.settings.run_id, rollout_id))
+        found = await self.connection.play(freeze(self.settings.run_id, rollout_id))
+        for problem in found.problems:
+            # Whoever left a marker has reported that loss.
+            if problem.kind == "conflict":
+                event = Event("conflict", rollout_id, problem.model_call_id, family=FAMILY, detail=problem.detail)
+                said = "a call has two payloads, rollout_id=%s, model_call_id=%s"
+                report(event, said, rollout_id, problem.model_call_id)
+            elif problem.kind != "incomplete_marker":
+                _report_loss(rollout_id, problem.model_call_id, problem.kind)
+        return found
+
+    async def publish(self, rollout_id: str) -> str:
+        """Store a rollout's entries as one object too, so that later freezes read it alone; see ``tokens.publish``."""
+        return await self.connection.play(publish(self.settings.run_id, rollout_id))
 
     async def drop(self, rollout_id: str, *, snapshot_id: str, version: int) -> bool:
         """Retire exactly the snapshot that was consumed; False if anything changed. See ``retirement.drop``."""
@@ -159,6 +185,11 @@ class LineageResolver(Component):
     def is_process_shared(self) -> bool:
         """Say whether other processes see the same entries: always, but for a store in memory."""
         return not self.settings.store.url.startswith("memory:")
+
+
+def _report_loss(rollout_id: str, model_call_id: str, kind: str) -> None:
+    event = Event("loss", rollout_id, model_call_id, family=FAMILY, kind=kind)
+    report(event, "a call is lost, rollout_id=%s, model_call_id=%s, kind=%s", rollout_id, model_call_id, kind)
 
 
 LineageStore = LineageResolver

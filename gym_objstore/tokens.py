@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gym_objstore import packs
 from gym_objstore.codec import FORMAT, encode, parse, unpack
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
@@ -117,10 +118,13 @@ def begin_call(run_id: str, rollout_id: str, model_call_id: str, also: Sequence[
     Repeating: changes nothing. Raises: ``Invalid``, ``Retired``, storage errors.
     """
     rollout = rollout_prefix(FAMILY, run_id, rollout_id)
-    key = intent_key(rollout, model_call_id)
-    yield from write_fenced(
-        rollout, [Put(key, write_object(rollout_id=rollout_id, model_call_id=model_call_id)), *also]
-    )
+    yield from write_fenced(rollout, [intent_put(rollout, rollout_id, model_call_id), *also])
+
+
+def intent_put(rollout: str, rollout_id: str, model_call_id: str) -> Put:
+    """Return the write that says a call was admitted."""
+    body = write_object(rollout_id=rollout_id, model_call_id=model_call_id)
+    return Put(intent_key(rollout, model_call_id), body)
 
 
 def mark(run_id: str, rollout_id: str, model_call_id: str, note: dict[str, Any]) -> Put:
@@ -136,20 +140,39 @@ def refusal(run_id: str, rollout_id: str, model_call_id: str, note: dict[str, An
 
 
 def freeze(run_id: str, rollout_id: str) -> Flow[Snapshot]:
-    """Read and verify everything a rollout holds. Nothing is written.
+    """Read and verify everything a rollout holds, from a pack of exactly this state if there is one.
 
-    Returns when: every entry was read whole and its digest checked. A write that lands meanwhile is in
-    the snapshot or changes the version, so that dropping this snapshot fails.
+    Returns when: every entry was read whole and its digest checked. Nothing is written. A write that lands
+    meanwhile is in the snapshot or changes the version, so that dropping this snapshot fails.
     Repeating: the same state gives the same snapshot id and version.
     Raises: ``Retired`` behind a tombstone, ``NotFound`` (kind ``no_writer``) where nobody ever wrote.
     """
+    index = yield from _live(run_id, rollout_id)
+    packed = yield from packs.read(index, partial(read_text, index.rollout))
+    if packed is None:
+        return (yield from read_snapshot(rollout_id, index))
+    return Snapshot(rollout_id, packed, tuple(listed_problems(index)), index.snapshot_id, index.version)
+
+
+def publish(run_id: str, rollout_id: str) -> Flow[str]:
+    """Store a pack of a rollout's present state, with which later freezes of that state cost one GET.
+
+    Returns the snapshot's id. Raises as ``freeze`` and ``packs.publish``.
+    """
+    index = yield from _live(run_id, rollout_id)
+    yield from packs.publish(index)
+    return index.snapshot_id
+
+
+def _live(run_id: str, rollout_id: str) -> Flow[Index]:
+    """List a rollout that is not retired, in a run that somebody wrote to."""
     rollout = rollout_prefix(FAMILY, run_id, rollout_id)
     index = yield from read_index(rollout)
     if index.tombstone:
         raise retired(rollout)
     if not index.state:
         yield from require_writer(FAMILY, run_id)
-    return (yield from read_snapshot(rollout_id, index))
+    return index
 
 
 def read_snapshot(rollout_id: str, index: Index) -> Flow[Snapshot]:
@@ -197,7 +220,11 @@ def _read(rollout: str, name: EntryName, body: bytes) -> TokenEntry | Problem:
 
 def read_entry(rollout: str, name: EntryName, body: bytes) -> TokenEntry:
     """Return the verified entry of a body, or raise ``Corrupt``: every byte is covered by the name's digest."""
-    canonical = unpack(body, name.format)
+    return read_text(rollout, name, unpack(body, name.format))
+
+
+def read_text(rollout: str, name: EntryName, canonical: bytes) -> TokenEntry:
+    """Return the verified entry of a canonical JSON, or raise ``Corrupt``."""
     digest = sha256_hex(canonical)
     if digest != name.digest:
         raise Corrupt(f"the record's digest is not its name's, digest={digest}, name={name.digest}", kind="digest")

@@ -34,12 +34,12 @@ FLOORS = (
         correlation calls calls_* capture_record sse sse_* reassembly redaction attachment routed_experts
         staged_attachments staged_chains staged_rows staged_tensors""",
     ),
-    Floor("store", "a store knows objects, not what they mean", "store store.*"),
+    Floor("store", "a store knows objects, not what they mean", "store store.* observing"),
     Floor("flow", "operations and the drivers that play them on a store", "flow threads"),
     Floor(
         "domain",
         "flows only: what is stored where, in which order, and what follows from a listing",
-        """objects index tokens lineage retirement trajectories captures captures_* staging staging_rows
+        """objects index packs tokens lineage retirement trajectories captures captures_* staging staging_rows
         staged_calls ledger ledger_* manifests receipts receipts_* linearize terminal retention sweeping
         admission commit checking""",
     ),
@@ -47,6 +47,7 @@ FLOORS = (
         "faces",
         "where flows meet a store, a clock and a user",
         """settings cache writer spill connection capture_store sinks ledgers staging_sinks installed rollout_capture
+        observers observing_* metrics preflight identities
         client client_* control_* external_* http http_*
         middleware middleware_* proxy proxy.* proxy_* diagnosis demo demo.* cli cli.* __main__ __init__""",
     ),

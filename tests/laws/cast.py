@@ -15,13 +15,14 @@ from gym_objstore.objects import announcement, write_fenced
 from gym_objstore.retirement import Claim, delete_rollouts, drop, retire
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.testing.actors import Actor
-from gym_objstore.tokens import FAMILY, begin_call, freeze, mark, prepare, put_entry
+from gym_objstore.tokens import FAMILY, begin_call, freeze, mark, prepare, publish, put_entry
 from tests.entries import make_entry, request_after
 
 RUN, ROLLOUT = "run", "r1"
 PREFIX = rollout_prefix(FAMILY, RUN, ROLLOUT)
 TOMBSTONE = tombstone_key(PREFIX)
 FENCES = f"{PREFIX}fences/"
+PACKS = f"{PREFIX}packs/"
 
 A = make_entry(ROLLOUT, "a")
 OTHER_A = make_entry(ROLLOUT, "a", generation_token_ids=[7, 9])
@@ -55,7 +56,7 @@ def bucket_of(objects) -> MemoryStore:
 
 def state(bucket) -> frozenset[str]:
     """Return the state objects among the keys of a bucket."""
-    return frozenset(key for key in bucket if key.startswith(PREFIX) and not key.startswith(FENCES))
+    return frozenset(key for key in bucket if key.startswith(PREFIX) and not key.startswith((FENCES, PACKS)))
 
 
 INTENT = intent_key(PREFIX, "b")
@@ -125,6 +126,15 @@ def caller(name: str, entry) -> Actor:
         log.answered("stored", INTENT)
 
     return Actor(name, (admitting, _putting(entry)))
+
+
+def publisher(name: str) -> Actor:
+    """One who packs the rollout as it is."""
+
+    def publishing(log, _):
+        yield from publish(RUN, ROLLOUT)
+
+    return Actor(name, (publishing,))
 
 
 def consumer(name: str, number: int, *, drop=drop) -> Actor:

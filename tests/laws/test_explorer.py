@@ -38,6 +38,7 @@ from tests.laws.cast import (
     deleter,
     holder,
     marker,
+    publisher,
     putter,
     reader,
     resolver,
@@ -104,6 +105,11 @@ def test_one_writer_and_two_consumers_with_a_crash_and_a_lost_answer(write):
 @pytest.mark.parametrize("write", WRITERS)
 def test_one_writer_and_one_consumer_with_a_crash_and_a_lost_answer(write):
     must_hold(WRITERS[write], consumer("first", 0x100))
+
+
+@pytest.mark.parametrize("write", ["put", "mark"])
+def test_a_publisher_beside_a_writer_and_a_consumer_of_which_one_crashes(write):
+    must_hold(publisher("publisher"), WRITERS[write], consumer("consumer", 0x100), bounds=CRASHING)
 
 
 def test_two_consumers_of_different_snapshots():

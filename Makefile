@@ -31,6 +31,10 @@ RAY_VENV := .venv-ray
 RAY_PYTHON := $(RAY_VENV)/bin/python
 RAY_PACKAGES := pyarrow hypothesis pytest pytest-asyncio pytest-timeout
 
+# checkov pins most of what it needs.
+CHECKOV_VENV := .venv-checkov
+CHECKOV_PACKAGES := checkov==3.3.30
+
 .PHONY: help demo test test-slow test-torch test-ray check
 
 help: ## Say what can be made
@@ -51,13 +55,16 @@ test-torch: $(TORCH_VENV)/torch.stamp ## Run the tests that need torch, in Pytho
 test-ray: $(RAY_VENV)/ray.stamp ## Run the tests that need Ray, on a cluster on this machine
 	$(RAY_PYTHON) -m pytest tests/ray $(ARGS)
 
-check: $(VENV)/dev.stamp ## Lint, format, types, import layers, exports, documents
+check: $(VENV)/dev.stamp $(CHECKOV_VENV)/checkov.stamp ## Lint, format, types, layers, exports, documents, terraform
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(PYTHON) -m pytest -q tests/test_layers.py tests/test_exports.py tests/test_readme.py
+	@if command -v terraform >/dev/null; then terraform fmt -check -recursive terraform; \
+	else echo "terraform is not on the path: the format of terraform/ is not checked"; fi
+	$(CHECKOV_VENV)/bin/checkov --directory terraform --framework terraform --quiet --compact --skip-download
 
-$(PYTHON) $(RAY_PYTHON): %/bin/python:
+$(PYTHON) $(RAY_PYTHON) $(CHECKOV_VENV)/bin/python: %/bin/python:
 	@for candidate in $(CANDIDATES); do \
 	    if $$candidate -c '$(SUITABLE)' 2>/dev/null; then \
 	        echo "making $* with $$($$candidate --version)"; exec $$candidate -m venv --clear $*; \
@@ -89,4 +96,9 @@ $(TORCH_VENV)/torch.stamp: pyproject.toml Makefile | $(TORCH_PYTHON)
 $(RAY_VENV)/ray.stamp: pyproject.toml Makefile | $(RAY_PYTHON)
 	@echo "installing the package and Ray (a minute or two)"
 	@$(RAY_PYTHON) -m pip --disable-pip-version-check --quiet install $(RAY_PACKAGES) --editable '.[ray]'
+	@touch $@
+
+$(CHECKOV_VENV)/checkov.stamp: Makefile | $(CHECKOV_VENV)/bin/python
+	@echo "installing checkov (a minute)"
+	@$(CHECKOV_VENV)/bin/python -m pip --disable-pip-version-check --quiet install $(CHECKOV_PACKAGES)
 	@touch $@

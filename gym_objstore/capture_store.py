@@ -20,6 +20,7 @@ from gym_objstore.connection import Component, storable
 from gym_objstore.errors import Corrupt, Invalid, NotFound, ObjstoreError, Unavailable
 from gym_objstore.ids import require_id, require_ids
 from gym_objstore.objects import write
+from gym_objstore.observing import Event, report
 from gym_objstore.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class CaptureStore(Component):
             self.connection.write_now(captures.FAMILY, partial(write, put))
         except ObjstoreError as error:
             if storable(error):
-                self.connection.spill.keep(put)
+                self.connection.keep_now(put)
             raise
 
     async def record_async(self, rollout_id: str, exchange: Mapping[str, Any], *, within: float | None = None) -> None:
@@ -128,6 +129,11 @@ class CaptureStore(Component):
 
     def _marker(self, rollout_id: str, model_call_id: str, reason: str) -> Put:
         require_id(rollout_id, "rollout id")
+        event = Event(
+            "loss", rollout_id, model_call_id, family=captures.FAMILY, kind="incomplete_marker", detail=reason
+        )
+        said = "a capture is lost, rollout_id=%s, model_call_id=%s, reason=%s"
+        report(event, said, rollout_id, model_call_id, reason)
         note = {"reason": reason, "at": time.time(), "nonce": secrets.token_hex(8)}
         return captures.mark(self.settings.run_id, rollout_id, model_call_id, note)
 
@@ -199,6 +205,10 @@ class CaptureStore(Component):
         except ObjstoreError as error:
             return _unread(rollout_id, error, pending=pending)
         return await asyncio.to_thread(_attachment, rollout_id, found, payloads=payloads, pending=pending)
+
+    def expect(self, rollout_id: str, task: asyncio.Task[Any]) -> None:
+        """Have ``drain`` wait for a task that is going to record a capture of this rollout."""
+        self.connection.writer.expect(rollout_id, task)
 
     async def drain(self, rollout_id: str | None = None, *, timeout: float = DRAIN_SECONDS) -> bool:  # noqa: ASYNC109
         """Wait for writes that are still under way, of a rollout or of all; False if ``timeout`` came first."""

@@ -60,6 +60,13 @@ class Stored(NamedTuple):
     damage: str = ""
 
 
+class Listed(NamedTuple):
+    """The names of a rollout's captures in durable order, and whether a marker says that one was lost."""
+
+    names: tuple[CaptureName, ...]
+    incomplete: bool
+
+
 class Captured(NamedTuple):
     """What a rollout's captures are, in durable order, and whether a marker says that one was lost."""
 
@@ -99,8 +106,12 @@ def _dumped(record: dict[str, Any]) -> bytes:
 
 def capture_put(run_id: str, rollout_id: str, line: Line) -> Put:
     """Return the write that stores a capture. Raises ``Invalid`` for a text that no reader would take."""
-    name = CaptureName(f"{line.order:016d}", segment(line.model_call_id), sha256_hex(line.text), FORMAT)
-    return Put(capture_key(rollout_prefix(FAMILY, run_id, rollout_id), name), encode(line.text))
+    return Put(capture_key(rollout_prefix(FAMILY, run_id, rollout_id), capture_name(line)), encode(line.text))
+
+
+def capture_name(line: Line) -> CaptureName:
+    """Return the name under which a capture is stored."""
+    return CaptureName(f"{line.order:016d}", segment(line.model_call_id), sha256_hex(line.text), FORMAT)
 
 
 def mark(run_id: str, rollout_id: str, model_call_id: str, note: dict[str, Any]) -> Put:
@@ -114,15 +125,26 @@ def read(run_id: str, rollout_id: str) -> Flow[Captured]:
     A capture that is damaged takes its index and hides no other. Raises ``NotFound`` (kind ``no_writer``) where
     nobody ever captured anything of this run, and storage errors.
     """
+    found = yield from listing(run_id, rollout_id)
+    captures = yield from read_some(run_id, rollout_id, found.names)
+    return Captured(tuple(captures), found.incomplete)
+
+
+def listing(run_id: str, rollout_id: str) -> Flow[Listed]:
+    """List a rollout's captures without reading them. Raises as ``read``."""
     rollout = rollout_prefix(FAMILY, run_id, rollout_id)
     listed = yield from scan(rollout)
-    names = _names(rollout, [meta.key for meta in listed])
     if not listed:
         yield from require_writer(FAMILY, run_id)
-    found = yield from together(Find(capture_key(rollout, name), partial(_verified, name)) for name in names)
-    captures = [one or Stored(name, None, "listed, then absent") for name, one in zip(names, found, strict=True)]
     marked = any(meta.key.startswith(kind_prefix(rollout, "markers")) for meta in listed)
-    return Captured(tuple(captures), marked)
+    return Listed(tuple(names_of(kind_prefix(rollout, "records"), [meta.key for meta in listed])), marked)
+
+
+def read_some(run_id: str, rollout_id: str, names: Sequence[CaptureName]) -> Flow[list[Stored]]:
+    """Read and verify the captures with these names, all at the same time. Raises storage errors only."""
+    rollout = rollout_prefix(FAMILY, run_id, rollout_id)
+    found = yield from together(Find(capture_key(rollout, name), partial(_verified, name)) for name in names)
+    return [one or Stored(name, None, "listed, then absent") for name, one in zip(names, found, strict=True)]
 
 
 def is_incomplete(run_id: str, rollout_id: str) -> Flow[bool]:
@@ -156,12 +178,11 @@ def record_of(stored: Stored) -> dict[str, Any]:
     """Return the record of a capture. Raises ``Corrupt`` for a damaged one."""
     if stored.text is None:
         raise Corrupt(f"the capture is damaged: {stored.damage}", kind="bad_capture", key=stored.name.text)
-    return parse(stored.text)
+    return parse(stored.text.strip())
 
 
-def _names(rollout: str, keys: Sequence[str]) -> list[CaptureName]:
-    """Return the names of a listing's captures in durable order."""
-    prefix = kind_prefix(rollout, "records")
+def names_of(prefix: str, keys: Sequence[str]) -> list[CaptureName]:
+    """Return the names of the captures among listed keys, below the prefix of a rollout's records, in durable order."""
     names = (parse_capture_name(key.removeprefix(prefix)) for key in keys if key.startswith(prefix))
     return sorted(name for name in names if name is not None)
 

@@ -11,6 +11,7 @@ from gym_objstore.flow import Flow, folders
 from gym_objstore.ids import spoken
 from gym_objstore.index import Index, read_index
 from gym_objstore.keys import FAMILIES, RUN_FOLDER, run_prefix
+from gym_objstore.run_keys import PROBES
 from gym_objstore.tokens import Problem, Snapshot, listed_problems, read_snapshot
 from gym_objstore.trajectories import rebuild
 
@@ -60,7 +61,8 @@ def runs() -> Flow[dict[str, tuple[str, ...]]]:
     found: dict[str, list[str]] = {}
     for family in FAMILIES:
         for name in (yield from folders(f"{family}/")):
-            found.setdefault(spoken(name), []).append(family)
+            if name != PROBES:
+                found.setdefault(spoken(name), []).append(family)
     return {run: tuple(families) for run, families in sorted(found.items())}
 
 

@@ -31,6 +31,8 @@ LIMIT: Final = 256 * 1024 * 1024
 _LEVEL = 1
 _DEPTH = 254
 """Levels of nesting that canonical JSON can have."""
+_NO_MEMORY = "Not enough memory"
+"""How orjson, and zstd in small letters, say that this machine, and not the body, is at fault."""
 
 
 def encode(canonical: bytes) -> bytes:
@@ -75,7 +77,7 @@ def parse(text: bytes) -> dict[str, Any]:
     """Return the record a text spells.
 
     Takes some 16 times the text's size in memory for a token entry, and at most 100 times, for a text of empty objects.
-    Raises ``Corrupt`` for what is no JSON object, or nested deeper than canonical JSON can be.
+    Raises ``Corrupt`` for what is no JSON object, or nested deeper than canonical JSON can be; ``MemoryError``.
     """
     if not (text.startswith(b"{") and text.endswith(b"}")):
         raise _damaged("its text is no JSON object")
@@ -84,6 +86,8 @@ def parse(text: bytes) -> dict[str, Any]:
         if text.count(b"[") + text.count(b"{") > _DEPTH:
             canonical_json(record)  # reading follows deeper nesting than writing
     except (orjson.JSONDecodeError, Invalid) as error:
+        if str(error).startswith(_NO_MEMORY):
+            raise MemoryError from error
         raise _damaged("its text is no JSON object of at most 254 levels") from error
     return record
 
@@ -96,6 +100,8 @@ def _decompress(body: bytes, limit: int) -> bytes:
         _require_within(limit, size)
         return zstandard.ZstdDecompressor().decompress(body, allow_extra_data=False)
     except zstandard.ZstdError as error:
+        if _NO_MEMORY.lower() in str(error):
+            raise MemoryError from error
         raise _damaged("it is not one whole zstd frame") from error
 
 

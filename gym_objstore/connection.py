@@ -18,20 +18,25 @@ from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 from gym_objstore.cache import LruCache
-from gym_objstore.errors import Denied, ObjstoreError, Retired, Unavailable, Unusable
+from gym_objstore.errors import Conflict, Denied, ObjstoreError, Retired, Unavailable, Unusable
 from gym_objstore.flow import Put, arun, run
 from gym_objstore.objects import announcement, write
+from gym_objstore.observers import install_observers
+from gym_objstore.observing import Event, SpillDepth, report, report_refusal, tell
 from gym_objstore.spill import Spill, Spilled, forget, replay
+from gym_objstore.store.observed import ObservedStore
 from gym_objstore.store.opening import open_store
 from gym_objstore.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from gym_objstore.flow import Flow
     from gym_objstore.lineage import Parent
     from gym_objstore.settings import Settings
     from gym_objstore.staged_chains import Columns
+    from gym_objstore.store import Store
 
 T = TypeVar("T")
 
@@ -44,7 +49,6 @@ MARK_SECONDS = 5.0
 _REPLAY_PAUSE = 1.0
 _REPLAY_PAUSE_LIMIT = 30.0
 
-_log = logging.getLogger("gym_objstore")
 _open: dict[Settings, Connection] = {}
 _opening = threading.Lock()
 
@@ -54,7 +58,7 @@ class Connection:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.store = open_store(settings.store)
+        self.store: Store = ObservedStore(open_store(settings.store))
         self.writer = Writer(settings.store.concurrency)
         self.parents = ParentMemory()
         self.columns: LruCache[Columns] = LruCache(CACHED_TOKENS)
@@ -65,11 +69,22 @@ class Connection:
 
     async def play(self, flow: Flow[T]) -> T:
         """Play a flow on the running loop."""
+        try:
+            return await self._play(flow)
+        except (Conflict, Retired) as error:
+            report_refusal(error)
+            raise
+
+    async def _play(self, flow: Flow[T]) -> T:
         return await arun(flow, self.store, limit=self.settings.store.concurrency)
 
     def play_now(self, flow: Flow[T]) -> T:
         """Play a flow with blocking calls, from any thread."""
-        return run(flow, self.store)
+        try:
+            return run(flow, self.store)
+        except (Conflict, Retired) as error:
+            report_refusal(error)
+            raise
 
     async def write(self, family: str, flow: Callable[[Sequence[Put]], Flow[T]]) -> T:
         """Play a writing flow; this process's first one leaves the run's writer marker in the same round trip."""
@@ -90,8 +105,26 @@ class Connection:
 
     async def keep(self, put: Put) -> None:
         """Spill a write and see to it that it is replayed while this process lives."""
-        await asyncio.to_thread(self.spill.keep, put)
+        await asyncio.to_thread(self.keep_now, put)
         self.start_replay()
+
+    def keep_now(self, put: Put) -> None:
+        """Spill a write; see ``keep``. It is replayed once this process writes on a running loop."""
+        self._kept(put)
+        self._report_spilled(put)
+
+    def _kept(self, put: Put) -> Path:
+        try:
+            return self.spill.keep(put)
+        except ObjstoreError as error:
+            event = Event("spill_failed", key=put.key, kind=error.kind, detail=str(error))
+            report(event, "a write could not be kept on disk, key=%s, error=%s", put.key, error)
+            raise
+
+    def _report_spilled(self, put: Put, error: object = "raised to its caller") -> None:
+        said = "a write is kept on disk until the store takes it, key=%s, error=%s"
+        report(Event("spilled", key=put.key, detail=str(error)), said, put.key, error)
+        tell(SpillDepth(str(self.spill.folder), self.spill.depth))
 
     async def put_marker(self, family: str, marker: Put) -> None:
         """Store a marker, which is kept on disk first, so that neither a slow store nor a crash can lose it.
@@ -100,31 +133,29 @@ class Connection:
         the next process. Raises: ``Unavailable`` if store and disk both fail.
         """
         try:
-            path = await asyncio.to_thread(self.spill.keep, marker)
-        except ObjstoreError as error:
-            _log.warning("a marker could not be kept on disk, key=%s, error=%s", marker.key, error)
+            path = await asyncio.to_thread(self._kept, marker)
+        except ObjstoreError:
             await self.write(family, partial(write, marker))
             return
         try:
             await asyncio.wait_for(self.write(family, partial(write, marker)), MARK_SECONDS)
             forget(path)
         except (ObjstoreError, TimeoutError) as error:
-            _log.warning("a marker is kept on disk until the store takes it, key=%s, error=%s", marker.key, error)
+            self._report_spilled(marker, error)
             self.start_replay()
 
     def put_marker_now(self, family: str, marker: Put) -> None:
         """Store a marker with blocking calls; one the store does not take stays on disk. See ``put_marker``."""
         try:
-            path = self.spill.keep(marker)
-        except ObjstoreError as error:
-            _log.warning("a marker could not be kept on disk, key=%s, error=%s", marker.key, error)
+            path = self._kept(marker)
+        except ObjstoreError:
             self.write_now(family, partial(write, marker))
             return
         try:
             self.write_now(family, partial(write, marker))
             forget(path)
         except ObjstoreError as error:
-            _log.warning("a marker is kept on disk until the store takes it, key=%s, error=%s", marker.key, error)
+            self._report_spilled(marker, error)
 
     def start_replay(self) -> None:
         """Replay what is kept, in the background of the running loop, until nothing is left."""
@@ -133,22 +164,29 @@ class Connection:
 
     async def _replay(self) -> None:
         pause = _REPLAY_PAUSE
-        while len(self.spill):
+        while waiting := len(self.spill):
+            tell(SpillDepth(str(self.spill.folder), waiting))
             try:
                 for kept in self.spill.kept():
                     await self.replay(kept)
                 pause = _REPLAY_PAUSE
             except ObjstoreError as error:
-                _log.warning("kept writes cannot be replayed yet, kept=%d, error=%s", len(self.spill), error)
+                said = "kept writes cannot be replayed yet, kept=%d, error=%s"
+                report(Event("replay_postponed", kind=error.kind, detail=str(error)), said, len(self.spill), error)
                 pause = min(2 * pause, _REPLAY_PAUSE_LIMIT)
             await asyncio.sleep(pause)
+        tell(SpillDepth(str(self.spill.folder), 0))
 
     async def replay(self, kept: Spilled) -> None:
         """Store one kept write; behind a tombstone it is discarded with a warning."""
         try:
-            await self.play(replay(kept.put))
+            await self._play(replay(kept.put))
         except Retired as error:
-            _log.warning("a kept write came after retirement and was discarded, key=%s, error=%s", kept.put.key, error)
+            said = "a kept write came after retirement and was discarded, key=%s, error=%s"
+            report(Event("late_write_discarded", key=kept.put.key, detail=str(error)), said, kept.put.key, error)
+        else:
+            event = Event("replayed", key=kept.put.key)
+            report(event, "a kept write is in the store, key=%s", kept.put.key, level=logging.INFO)
         forget(kept.path)
 
     async def close(self, user: object) -> None:
@@ -202,6 +240,7 @@ class Component:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._closed = False
+        install_observers()
 
     @property
     def connection(self) -> Connection:

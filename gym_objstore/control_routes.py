@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hmac
 import inspect
-import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -29,6 +28,7 @@ from gym_objstore.control_wire import (
     require_wire_ids,
 )
 from gym_objstore.errors import Conflict, Denied, Invalid, ObjstoreError, Retired, Unavailable
+from gym_objstore.observing import Event, report
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -47,8 +47,6 @@ _STATUS_OF_KIND = {"bad_token": 401, "bad_body": 422, "too_large": 413}
 _STATUS_OF_CLASS: dict[type[ObjstoreError], int] = {Invalid: 400, Conflict: 409, Retired: 410, Unavailable: 503}
 _FAILED = 500
 _HEADERS_OF = {503: (b"retry-after", b"1"), 401: (b"www-authenticate", b"Bearer"), 413: (b"connection", b"close")}
-
-_log = logging.getLogger("gym_objstore")
 
 
 class Ledger(Protocol):
@@ -133,7 +131,8 @@ class _ControlApp:
         except ObjstoreError as error:
             answer = _refused(error)
             if answer.status >= _FAILED:
-                _log.warning("a control request failed, operation=%s, error=%s", asked.operation, error)
+                event = Event("request_failed", kind=error.kind, detail=asked.operation)
+                report(event, "a control request failed, operation=%s, error=%s", asked.operation, error)
             return answer
 
     def _admit(self, scope: Scope) -> None:

@@ -8,10 +8,11 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gym_objstore.errors import Denied, NotFound, ObjstoreError
-from gym_objstore.flow import Delete, Folders, Get, Head, Put, Scan, perform_async
+from gym_objstore.errors import Denied, Invalid, NotFound, ObjstoreError, Unavailable
+from gym_objstore.flow import Delete, Get, Head, Put, Scan, perform_async
 
 if TYPE_CHECKING:
     from gym_objstore.store import Meta, Store
@@ -28,20 +29,31 @@ SKEW_SECONDS = 60.0
 
 
 class Probe(NamedTuple):
-    """One answer. ``verdict`` is ``ok``, ``warning``, ``failed`` or ``unknown``; ``hint`` is the next step."""
+    """One answer. ``verdict`` is ``ok``, ``warning``, ``failed`` or ``unknown``; ``hint`` is the next step.
+
+    ``kind`` is a code for machines: of an error where there was one, else empty.
+    """
 
     name: str
     verdict: str
     detail: str = ""
     hint: str = ""
+    kind: str = ""
 
 
 async def diagnose(store: Store, options: StoreOptions) -> AsyncIterator[Probe]:
     """Yield the probes of a store one by one; the first failures explain the later ones."""
     folder = f"{PROBE_FOLDER}/{secrets.token_hex(8)}"
     keys = [f"{folder}/{number}/fences/probe" for number in range(CONCURRENT)]
-    reached = await _permission("list", store, Folders("tokens/"))
-    yield reached
+    try:
+        await perform_async(Scan(f"{folder}/"), store)
+    except (Invalid, Unavailable) as error:
+        yield failed("list", error)
+        return
+    except ObjstoreError as error:
+        yield failed("list", error)
+    else:
+        yield Probe("list", "ok")
     written = await _permission("write", store, Put(keys[0], b"probe"))
     yield written
     if written.verdict == "ok":
@@ -52,8 +64,8 @@ async def diagnose(store: Store, options: StoreOptions) -> AsyncIterator[Probe]:
     if written.verdict == "ok":
         yield await _removal(store, keys, folder)
     if options.location.scheme == "s3":
-        yield await asyncio.to_thread(_versioning, options)
-        yield await asyncio.to_thread(_object_lock, options)
+        for probe in await asyncio.to_thread(administration, options):
+            yield probe
 
 
 def verdict(probes: list[Probe]) -> str:
@@ -62,11 +74,16 @@ def verdict(probes: list[Probe]) -> str:
     return next((worst for worst in ("failed", "warning") if worst in found), "ok")
 
 
-async def _permission(name: str, store: Store, operation: Folders | Put | Get | Delete) -> Probe:
+def failed(name: str, error: ObjstoreError) -> Probe:
+    """Return the probe of an operation that failed."""
+    return Probe(name, "failed", error.message, error.hint, error.kind)
+
+
+async def _permission(name: str, store: Store, operation: Put | Get | Delete) -> Probe:
     try:
         await perform_async(operation, store)
     except ObjstoreError as error:
-        return Probe(name, "failed", error.message, error.hint or f"kind={error.kind}")
+        return failed(name, error)
     return Probe(name, "ok")
 
 
@@ -79,9 +96,10 @@ async def _absence(store: Store, key: str) -> Probe:
             "failed",
             f"asking for an absent object is refused: {error.message}",
             "allow listing the bucket: without it a store cannot say that an object does not exist",
+            error.kind,
         )
     except ObjstoreError as error:
-        return Probe("absence", "failed", error.message, error.hint)
+        return failed("absence", error)
     return Probe("absence", "ok" if found is None else "failed", "" if found is None else "an absent object was found")
 
 
@@ -89,10 +107,14 @@ async def _clock(store: Store, key: str) -> Probe:
     meta: Meta | None = await perform_async(Head(key), store)
     if meta is None:
         return Probe("clock", "failed", "an object just written is absent")
-    skew = meta.modified - time.time()
-    near = abs(skew) <= SKEW_SECONDS
-    hint = "" if near else "set this machine's clock"
-    return Probe("clock", "ok" if near else "warning", f"the store's clock is {skew:+.1f} s from this machine's", hint)
+    return _skew(meta.modified - time.time())
+
+
+def _skew(seconds: float) -> Probe:
+    detail = f"the store's clock is {seconds:+.1f} s from this machine's"
+    if abs(seconds) <= SKEW_SECONDS:
+        return Probe("clock", "ok", detail)
+    return Probe("clock", "warning", detail, "synchronize this machine's clock (NTP)", "clock_skew")
 
 
 async def _visible(store: Store, folder: str, keys: list[str]) -> Probe:
@@ -111,11 +133,12 @@ async def _visible(store: Store, folder: str, keys: list[str]) -> Probe:
         answers = await asyncio.gather(*(late(key) for key in keys))
         listed = await perform_async(Scan(f"{folder}/"), store)
     except ObjstoreError as error:
-        return Probe("visibility", "failed", error.message, error.hint)
+        return failed("visibility", error)
     behind = sorted(filter(None, answers)) + ["list"] * (len(listed) != len(keys))
     if behind:
         detail = f"of {len(keys)} writes {len(behind)} were not seen at once, by={' '.join(sorted(set(behind)))}"
-        return Probe("visibility", "failed", detail, "this store shows writes late; nothing here can be safe on it")
+        hint = "this store shows writes late; nothing here can be safe on it"
+        return Probe("visibility", "failed", detail, hint, "late_writes")
     return Probe("visibility", "ok", f"{len(keys)} concurrent writes were read and listed at once")
 
 
@@ -128,21 +151,42 @@ async def _removal(store: Store, keys: list[str], folder: str) -> Probe:
     return removed if not left else Probe("delete", "failed", f"deleted objects are still listed, count={len(left)}")
 
 
+def server_clock(options: StoreOptions) -> Probe:
+    """Compare this machine's clock with the ``Date`` of whatever an S3 server answers, be it a refusal."""
+
+    def ask(client: Any, bucket: str) -> Probe:
+        try:
+            answer = client.head_bucket(Bucket=bucket)
+        except client.exceptions.ClientError as error:
+            answer = error.response
+        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+        if date is None:
+            return Probe("clock", "unknown", "the server did not say what time it is")
+        return _skew(parsedate_to_datetime(date).timestamp() - time.time())
+
+    return _asked("clock", options, ask)
+
+
+def administration(options: StoreOptions) -> list[Probe]:
+    """Return what an S3 bucket's configuration means for this package, where the server says it."""
+    return [_versioning(options), _object_lock(options)]
+
+
 def _versioning(options: StoreOptions) -> Probe:
-    def ask(client: object, bucket: str) -> Probe:
-        status = client.get_bucket_versioning(Bucket=bucket).get("Status", "Disabled")  # type: ignore[attr-defined]
+    def ask(client: Any, bucket: str) -> Probe:
+        status = client.get_bucket_versioning(Bucket=bucket).get("Status", "Disabled")
         if status != "Enabled":
             return Probe("versioning", "ok", f"status={status}")
         return Probe(
             "versioning", "warning", "status=Enabled", "old versions cost money: add a lifecycle rule for them"
         )
 
-    return _administration("versioning", options, ask)
+    return _asked("versioning", options, ask)
 
 
 def _object_lock(options: StoreOptions) -> Probe:
-    def ask(client: object, bucket: str) -> Probe:
-        found = client.get_object_lock_configuration(Bucket=bucket)  # type: ignore[attr-defined]
+    def ask(client: Any, bucket: str) -> Probe:
+        found = client.get_object_lock_configuration(Bucket=bucket)
         rule = found.get("ObjectLockConfiguration", {}).get("Rule")
         if rule:
             return Probe(
@@ -150,10 +194,10 @@ def _object_lock(options: StoreOptions) -> Probe:
             )
         return Probe("object_lock", "ok", "no default retention")
 
-    return _administration("object_lock", options, ask)
+    return _asked("object_lock", options, ask)
 
 
-def _administration(name: str, options: StoreOptions, ask: Callable[[object, str], Probe]) -> Probe:
+def _asked(name: str, options: StoreOptions, ask: Callable[[Any, str], Probe]) -> Probe:
     """Ask something that only the administrative client can; a server that cannot answer is no failure."""
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -166,5 +210,5 @@ def _administration(name: str, options: StoreOptions, ask: Callable[[object, str
         if "NotFound" in code:
             return Probe(name, "ok", "not configured")
         return Probe(name, "unknown", f"the server did not say, code={code}")
-    except BotoCoreError as error:
+    except (BotoCoreError, ObjstoreError) as error:
         return Probe(name, "unknown", f"the server did not say: {error}")

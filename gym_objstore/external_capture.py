@@ -11,7 +11,6 @@ ledger. Nothing of an answer is sent while the model generates, so a stream is n
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 import uuid
 from collections.abc import Callable
@@ -31,7 +30,8 @@ from gym_objstore.bodies import LIMIT
 from gym_objstore.correlation import DIALECTS, Route, route_of
 from gym_objstore.errors import Invalid, ObjstoreError, Retired
 from gym_objstore.external_calls import Call, Reply, Served, read_object, serve
-from gym_objstore.http_exchange import Answer, Asked, Request, header, read_body, with_body, without_prefix
+from gym_objstore.http_exchange import Answer, Asked, Request, read_body, redirecting, with_body, without_prefix
+from gym_objstore.observing import Event, report
 from gym_objstore.reasons import FailureReason
 from gym_objstore.records import LineageResolution, ParentResolutionStatus
 
@@ -49,8 +49,6 @@ KEEP_ALIVE_SECONDS = 15.0
 
 _HEAVY = 256 * 1024
 """Bytes of a body from which it is worked on beside the event loop."""
-
-_log = logging.getLogger("gym_objstore")
 
 
 class Ledger(Protocol):
@@ -100,7 +98,7 @@ class ExternalCapture:
         if route is None:
             await self._app(scope, receive, send)
             return
-        inner, back = without_prefix(scope, route), _redirecting(send, route, scope)
+        inner, back = without_prefix(scope, route), redirecting(send, route, scope)
         if route.token_capture and route.dialect is not None and scope["method"] == "POST":
             await self._serve(route, inner, receive, back)
         else:
@@ -116,7 +114,8 @@ class ExternalCapture:
                 asked = Asked(self._app, *await self._admit(call, scope, raw), receive)
                 await self._exchange(call, asked, reply)
         except ObjstoreError as error:
-            _log.warning("a training call failed before it was served, %s, error=%s", call.where, error)
+            event = Event("request_failed", call.rollout_id, call.model_call_id, kind=error.kind, detail=str(error))
+            report(event, "a training call failed before it was served, %s, error=%s", call.where, error)
             await reply.refuse(*_refusal_of(error))
         except Exception:
             if reply.started:
@@ -155,7 +154,8 @@ class ExternalCapture:
             # Asked of a root too: a call that starts after retirement would stage what nobody looks for.
             has_rows = resolution.match is None and await self._ledger.has_rows(call.rollout_id)
         except Retired:
-            _log.warning("a call of a retired rollout is served without capture, %s", call.where)
+            event = Event("uncaptured", call.rollout_id, call.model_call_id, kind="retired")
+            report(event, "a call of a retired rollout is served without capture, %s", call.where)
             return None
         return admission_for(call.rollout_id, call.model_call_id, resolution=resolution, has_rows=has_rows)
 
@@ -203,8 +203,10 @@ class ExternalCapture:
             raise
 
     async def _refuse(self, call: Call, refusal: Refusal) -> None:
-        _log.warning("a call is not captured, %s, reason=%s, why=%s", call.where, refusal.reason, refusal.why)
-        await self._ledger.record_failure(call.rollout_id, call.model_call_id, refusal.reason.value)
+        reason = refusal.reason.value
+        event = Event("uncaptured", call.rollout_id, call.model_call_id, kind=reason, detail=refusal.why)
+        report(event, "a call is not captured, %s, reason=%s, why=%s", call.where, reason, refusal.why)
+        await self._ledger.record_failure(call.rollout_id, call.model_call_id, reason)
 
     async def _abandon(self, call: Call) -> None:
         """Leave a trace of an admitted call that ended without an answer of which anything was recorded."""
@@ -214,7 +216,8 @@ class ExternalCapture:
         try:
             await self._refuse(call, Refusal(FailureReason.UNCOMMITTED, "it ended without an answer"))
         except ObjstoreError as error:
-            _log.warning("a failed call left no trace in the ledger, %s, error=%s", call.where, error)
+            event = Event("loss", call.rollout_id, call.model_call_id, kind="untraced", detail=str(error))
+            report(event, "a failed call left no trace in the ledger, %s, error=%s", call.where, error)
 
 
 def _refusal_of(error: ObjstoreError) -> tuple[int, str]:
@@ -229,21 +232,3 @@ async def _beside(size: int, function: Callable[..., T], *arguments: Any) -> T:
     if size < _HEAVY:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)
-
-
-def _redirecting(send: Send, route: Route, scope: Scope) -> Send:
-    """Return a ``send`` that puts the rollout prefix back into redirects."""
-    host = header(scope["headers"], b"host")
-
-    async def send_back(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            headers = [
-                (name, route.location(value.decode("latin-1"), host).encode("latin-1"))
-                if name.lower() == b"location"
-                else (name, value)
-                for name, value in message.get("headers", ())
-            ]
-            message = {**message, "headers": headers}
-        await send(message)
-
-    return send_back

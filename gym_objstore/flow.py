@@ -5,21 +5,87 @@
 A *flow* is a generator that yields operations and receives their answers; what it returns is the
 conversation's result. It does no I/O, reads no clock and takes no lock, so the same code serves blocking
 callers (``run``), event loops (``arun``) and the explorer in ``gym_objstore.testing``, which plays every
-interleaving and crash. Inside a flow: ``body = yield from get(key)``.
+interleaving and crash. Inside a flow: ``body = yield from get(key)``. The operations are ``operations``' own and
+found here too.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gym_objstore.errors import NotFound
+from gym_objstore.operations import (
+    PAGE,
+    All,
+    Compute,
+    Delete,
+    Find,
+    Flow,
+    Folders,
+    Get,
+    GetRange,
+    Head,
+    Listing,
+    Operation,
+    Page,
+    Put,
+    Scan,
+    Single,
+    compute,
+    delete,
+    find,
+    fold,
+    folders,
+    get,
+    head,
+    page,
+    put,
+    scan,
+    together,
+)
 from gym_objstore.threads import Threads
 
 if TYPE_CHECKING:
-    from gym_objstore.store import Body, Meta, Store
+    from collections.abc import Callable
+
+    from gym_objstore.store import Store
+
+__all__ = [
+    "CONCURRENCY",
+    "INLINE_BYTES",
+    "PAGE",
+    "All",
+    "Compute",
+    "Delete",
+    "Find",
+    "Flow",
+    "Folders",
+    "Get",
+    "GetRange",
+    "Head",
+    "Listing",
+    "Operation",
+    "Page",
+    "Put",
+    "Scan",
+    "Single",
+    "arun",
+    "compute",
+    "delete",
+    "find",
+    "fold",
+    "folders",
+    "get",
+    "head",
+    "page",
+    "perform",
+    "perform_async",
+    "put",
+    "run",
+    "scan",
+    "together",
+]
 
 T = TypeVar("T")
 
@@ -31,140 +97,6 @@ INLINE_BYTES = 16_384
 
 _cpu_threads = Threads("cpu", 1)  # they share one interpreter lock, and two already stall the event loop for 49 ms
 _io_threads = Threads("io", 32)
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Store an object whole; answers None."""
-
-    key: str
-    body: Body
-
-
-@dataclass(frozen=True, slots=True)
-class Get:
-    """Read an object whole; answers its bytes or raises ``NotFound``."""
-
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Ask for an object's meta data; answers ``Meta`` or None."""
-
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """List a prefix whole; answers a tuple of ``Meta`` sorted by key."""
-
-    prefix: str
-
-
-@dataclass(frozen=True, slots=True)
-class Folders:
-    """List the names one level below a prefix that hold objects; answers a sorted tuple."""
-
-    prefix: str
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Remove objects in one or more bulk requests; answers None."""
-
-    keys: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Find:
-    """Read an object that may be absent and decode it; answers None or what ``decode`` returns.
-
-    ``decode`` is pure and runs beside the event loop for large bodies.
-    """
-
-    key: str
-    decode: Callable[[bytes], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class GetRange:
-    """Read up to ``length`` bytes of an object and decode them; answers what ``decode`` returns.
-
-    ``decode`` as in ``Find``. Raises ``NotFound`` for an absent object.
-    """
-
-    key: str
-    start: int
-    length: int
-    decode: Callable[[bytes], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Compute:
-    """Call a pure function over about ``size`` bytes; answers what it returns."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class All:
-    """Do operations at the same time; answers a tuple in their order. All end before the first error is raised."""
-
-    operations: tuple[Single, ...]
-
-
-Single: TypeAlias = Put | Get | Find | GetRange | Head | Scan | Folders | Delete | Compute
-Operation: TypeAlias = Single | All
-Flow: TypeAlias = Generator[Operation, Any, T]
-
-
-def put(key: str, body: Body) -> Flow[None]:
-    """Store an object whole."""
-    yield Put(key, body)
-
-
-def get(key: str) -> Flow[bytes]:
-    """Read an object whole, or raise ``NotFound``."""
-    return (yield Get(key))  # type: ignore[no-any-return]
-
-
-def head(key: str) -> Flow[Meta | None]:
-    """Ask whether an object exists."""
-    return (yield Head(key))  # type: ignore[no-any-return]
-
-
-def scan(prefix: str) -> Flow[tuple[Meta, ...]]:
-    """List a prefix, sorted by key."""
-    return (yield Scan(prefix))  # type: ignore[no-any-return]
-
-
-def folders(prefix: str) -> Flow[tuple[str, ...]]:
-    """List the folder names below a prefix, sorted."""
-    return (yield Folders(prefix))  # type: ignore[no-any-return]
-
-
-def delete(keys: Iterable[str]) -> Flow[None]:
-    """Remove objects; none at all costs no request."""
-    if doomed := tuple(keys):
-        yield Delete(doomed)
-
-
-def find(key: str, decode: Callable[[bytes], T]) -> Flow[T | None]:
-    """Read and decode an object; None if it is absent."""
-    return (yield Find(key, decode))  # type: ignore[no-any-return]
-
-
-def compute(function: Callable[..., T], *arguments: Any, size: int) -> Flow[T]:
-    """Call a pure function, off the event loop when it is over many bytes."""
-    return (yield Compute(function, arguments, size))  # type: ignore[no-any-return]
-
-
-def together(operations: Iterable[Single]) -> Flow[tuple[Any, ...]]:
-    """Do operations at the same time, in one round trip."""
-    return (yield All(tuple(operations)))  # type: ignore[no-any-return]
 
 
 def run(flow: Flow[T], store: Store) -> T:
@@ -210,10 +142,8 @@ def perform(operation: Operation, store: Store) -> Any:
             return decode(store.get_range(key, start, length))
         case Head(key):
             return store.head(key)
-        case Scan(prefix):
-            return tuple(sorted(store.scan(prefix)))
-        case Folders(prefix):
-            return tuple(sorted(store.folders(prefix)))
+        case Scan() | Page() | Folders():
+            return _list(operation, store)
         case Delete(keys):
             return store.delete(keys)
         case Compute(function, arguments):
@@ -236,16 +166,34 @@ async def perform_async(operation: Operation, store: Store, limit: int = CONCURR
             return await _compute(decode, (body,), len(body))
         case Head(key):
             return await store.head_async(key)
-        case Scan(prefix):
-            return tuple(sorted([meta async for meta in store.scan_async(prefix)]))
-        case Folders(prefix):
-            return tuple(sorted([name async for name in store.folders_async(prefix)]))
+        case Scan() | Page() | Folders():
+            return await _list_async(operation, store)
         case Delete(keys):
             return await store.delete_async(keys)
         case Compute(function, arguments, size):
             return await _compute(function, arguments, size)
         case All(operations):
             return await _all_async(operations, store, limit)
+
+
+def _list(operation: Scan | Page | Folders, store: Store) -> tuple[Any, ...] | None:
+    match operation:
+        case Scan(prefix):
+            return tuple(sorted(store.scan(prefix)))
+        case Folders(prefix):
+            return tuple(sorted(store.folders(prefix)))
+        case Page(listing):
+            return listing.take(store)
+
+
+async def _list_async(operation: Scan | Page | Folders, store: Store) -> tuple[Any, ...] | None:
+    match operation:
+        case Scan(prefix):
+            return tuple(sorted([meta async for meta in store.scan_async(prefix)]))
+        case Folders(prefix):
+            return tuple(sorted([name async for name in store.folders_async(prefix)]))
+        case Page(listing):
+            return await listing.take_async(store)
 
 
 def _find(key: str, decode: Callable[[bytes], Any], store: Store) -> Any:

@@ -17,7 +17,7 @@ from gym_objstore.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gym_objstore.control_routes import Asgi, Receive, Scope
+    from gym_objstore.control_routes import Asgi, Receive, Scope, Send
     from gym_objstore.correlation import Route
 
 Headers = list[tuple[bytes, bytes]]
@@ -79,6 +79,24 @@ def without_prefix(scope: Scope, route: Route) -> Scope:
         return scope
     raw = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
     return {**scope, "path": route.path, "raw_path": route.raw_path(raw), SCOPE_KEY: route}
+
+
+def redirecting(send: Send, route: Route, scope: Scope) -> Send:
+    """Return a ``send`` that puts the rollout prefix back into redirects. ``scope`` is the request's."""
+    host = header(scope["headers"], b"host")
+
+    async def send_back(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = [
+                (name, route.location(value.decode("latin-1"), host).encode("latin-1"))
+                if name.lower() == b"location"
+                else (name, value)
+                for name, value in message.get("headers", ())
+            ]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return send_back
 
 
 def with_body(scope: Scope, body: bytes) -> Scope:

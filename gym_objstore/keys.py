@@ -177,11 +177,6 @@ def rollout_prefix(family: str, run_id: str, rollout_id: str) -> str:
     return f"{run_prefix(family, run_id)}{segment(require_id(rollout_id, 'rollout id'))}/"
 
 
-def rollout_folder(parts: Parts) -> str:
-    """Return the prefix of the rollout that a parsed key belongs to."""
-    return f"{parts.family}/{parts.run}/{parts.rollout}/"
-
-
 def kind_prefix(rollout: str, kind: str) -> str:
     """Return the prefix of one kind of object below a rollout's prefix."""
     return f"{rollout}{kind}/"

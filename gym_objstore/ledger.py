@@ -113,13 +113,18 @@ def record_failure(
     Repeating: the same call and reason change nothing. Raises: storage errors only.
     """
     rollout = rollout_prefix(FAMILY, run_id, rollout_id)
+    failure = failure_put(rollout, rollout_id, model_call_id, reason)
+    tombstone, *_ = yield from together([Head(tombstone_key(rollout)), failure, *also])
+    if tombstone is not None:
+        yield from delete([failure.key])
+    return tombstone is None
+
+
+def failure_put(rollout: str, rollout_id: str, model_call_id: str, reason: str) -> Put:
+    """Return the write that says a call did not commit."""
     require_id(model_call_id, "model call id")
     body = write_object(rollout_id=rollout_id, model_call_id=model_call_id, reason=require_id(reason, "reason"))
-    key = note_key(rollout, "failures", model_call_id, body)
-    tombstone, *_ = yield from together([Head(tombstone_key(rollout)), Put(key, body), *also])
-    if tombstone is not None:
-        yield from delete([key])
-    return tombstone is None
+    return Put(note_key(rollout, "failures", model_call_id, body), body)
 
 
 def manifest(run_id: str, rollout_id: str) -> Flow[RolloutManifest]:

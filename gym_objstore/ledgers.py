@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gym_objstore import ledger
 from gym_objstore.ids import require_ids
+from gym_objstore.observing import OTHER, Event, report
+from gym_objstore.reasons import FailureReason
 from gym_objstore.records import LineageResolution, ParentResolutionStatus
 from gym_objstore.retirement import Removal, delete_rollouts, retire
 from gym_objstore.sinks import LineageResolver
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gym_objstore.lineage import Items
-
-_log = logging.getLogger("gym_objstore")
 
 
 class CaptureLedger(LineageResolver):
@@ -37,12 +36,9 @@ class CaptureLedger(LineageResolver):
         connection = self.connection
         write = connection.write(ledger.FAMILY, flow)
         if not await connection.writer.finish(commit.rollout_id, write):
-            _log.warning(
-                "a ledger row came after retirement and was discarded, rollout_id=%s, model_call_id=%s, staging_key=%s",
-                commit.rollout_id,
-                commit.record.model_call_id,
-                commit.record.staging_key,
-            )
+            call, staging_key = commit.record.model_call_id, commit.record.staging_key
+            said = "a ledger row came after retirement and was discarded, %s, staging_key=%s"
+            _report_late(commit.rollout_id, call, said, staging_key)
 
     async def record_failure(self, rollout_id: str, model_call_id: str, reason: str) -> None:
         """Record that a call did not commit; idempotent for a call and a reason, allowed for a recorded call.
@@ -55,13 +51,13 @@ class CaptureLedger(LineageResolver):
         def flow(also: Any) -> Any:
             return ledger.record_failure(self.settings.run_id, rollout_id, model_call_id, reason=reason, also=also)
 
-        if not await connection.writer.finish(rollout_id, connection.write(ledger.FAMILY, flow)):
-            _log.warning(
-                "a failure row came after retirement and was discarded, rollout_id=%s, model_call_id=%s, reason=%s",
-                rollout_id,
-                model_call_id,
-                reason,
-            )
+        if await connection.writer.finish(rollout_id, connection.write(ledger.FAMILY, flow)):
+            lost = Event("loss", rollout_id, model_call_id, family=ledger.FAMILY, kind=_known(reason), detail=reason)
+            said = "a call did not commit, rollout_id=%s, model_call_id=%s, reason=%s"
+            report(lost, said, rollout_id, model_call_id, reason)
+        else:
+            said = "a failure row came after retirement and was discarded, %s, reason=%s"
+            _report_late(rollout_id, model_call_id, said, reason)
 
     async def manifest(self, rollout_id: str) -> dict[str, Any]:
         """Return a rollout's manifest as plain wire data; see ``ledger.manifest``."""
@@ -88,3 +84,13 @@ class CaptureLedger(LineageResolver):
         """Remove ledgers and their fences, so that the ids can be used again. See ``retirement.delete_rollouts``."""
         ids = require_ids(rollout_ids, "rollout ids")
         return await self.connection.play(delete_rollouts(ledger.FAMILY, self.settings.run_id, ids))
+
+
+def _report_late(rollout_id: str, model_call_id: str, said: str, what: str) -> None:
+    event = Event("late_write_discarded", rollout_id, model_call_id, family=ledger.FAMILY, detail=what)
+    report(event, said, f"rollout_id={rollout_id}, model_call_id={model_call_id}", what)
+
+
+def _known(reason: str) -> str:
+    """Return a reason that is safe to count by: callers may give any text."""
+    return reason if reason in {one.value for one in FailureReason} else OTHER

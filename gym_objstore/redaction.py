@@ -120,7 +120,7 @@ def _redacted(record: dict[str, Any], *, names: Iterable[str]) -> dict[str, Any]
         elif field in _RAW:
             kept.update(_raw(field, value, record, rules))
         elif field not in _BYTES:
-            kept[field] = _value(field, value, rules)
+            kept[_name(field, kept, rules)] = _value(field, value, rules)
     return kept
 
 
@@ -153,11 +153,16 @@ def _value(field: str, value: Any, rules: list[Rule]) -> Any:
 
 
 def _fields(value: dict[str, Any], rules: list[Rule]) -> dict[str, Any]:
-    """Redact an object; names that became the same keep apart by a number."""
+    """Redact an object, its names too."""
     kept: dict[str, Any] = {}
     for name, one in value.items():
-        shown = safe = _value("", name, rules)
-        while safe in kept:
-            safe = f"{shown} {len(kept)}"
-        kept[safe] = _value(name, one, rules)
+        kept[_name(name, kept, rules)] = _value(name, one, rules)
     return kept
+
+
+def _name(name: str, kept: Mapping[str, Any], rules: list[Rule]) -> str:
+    """Redact the name of a field; names that became the same keep apart by a number."""
+    shown = safe = str(_value("", name, rules))
+    while safe in kept:
+        safe = f"{shown} {len(kept)}"
+    return safe

@@ -9,19 +9,17 @@ coordinates and a log line; it never fails the model call. Only misuse by the ho
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gym_objstore.errors import Invalid, Unusable
+from gym_objstore.observing import Event, report
 from gym_objstore.staged_calls import AdmittedCall, Generation, admit, failed_coords, seal, staged_coords
 from gym_objstore.wire_staging import CaptureAdmission, CommitCoords, StagedCallRecord, StageResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-_log = logging.getLogger(__name__)
 
 
 class StagingSink(Protocol):
@@ -146,7 +144,8 @@ class RolloutTokenCapture:
     def fail_call(self, call: ActiveCall, *, reason: str) -> CommitCoords:
         """Give up on a call that was not staged and return coordinates that say so. Repeating raises ``Unusable``."""
         call.claim()
-        _log.warning("token capture failed, %s, reason=%s", call.where, reason)
+        event = Event("uncaptured", *call.ids, kind="engine_failed", detail=reason)
+        report(event, "token capture failed, %s, reason=%s", call.where, reason)
         return failed_coords(call)
 
     def _acknowledged(
@@ -156,10 +155,12 @@ class RolloutTokenCapture:
             record = seal(call, generation())
             result = self._stage(record, attachments)
         except Exception:  # noqa: BLE001 - the adapter and the sink are foreign code; no failure of theirs fails the call
-            _log.exception("token capture failed, %s", call.where)
+            event = Event("uncaptured", *call.ids, kind="seal_failed")
+            report(event, "token capture failed, %s", call.where, exc_info=True)
             return failed_coords(call)
         if not result.ok or result.staging_key is None:
-            _log.warning("the staging sink rejected the call, %s, error=%s", call.where, result.error)
+            event = Event("uncaptured", *call.ids, kind="stage_failed", detail=str(result.error))
+            report(event, "the staging sink rejected the call, %s, error=%s", call.where, result.error)
             return failed_coords(call)
         return staged_coords(record, result.staging_key)
 

@@ -48,7 +48,7 @@ class Spill:
         name = hashlib.sha256(url.encode()).hexdigest()[:16]
         self.url = url
         self.folder = Path(directory) / name
-        self._measured, self._measured_at = 0, -math.inf
+        self._measured, self._measured_at, self._depth = 0, -math.inf, 0
 
     def keep(self, put: Put) -> Path:
         """Keep a write. Returns when it is on disk; raises ``Unavailable`` when the folder cannot take it."""
@@ -61,6 +61,7 @@ class Spill:
                 raise OSError(f"the spill is full, limit={LIMIT_BYTES}")
             _write_whole(path, header + b"\n" + body)
             self._measured += len(body)
+            self._depth += 1
         except OSError as error:
             raise Unavailable(f"the spill cannot keep a write: {error}", kind="spill_failed", key=put.key) from error
         return path
@@ -75,10 +76,17 @@ class Spill:
         """Return how many writes are kept."""
         return len(self._files())
 
+    @property
+    def depth(self) -> int:
+        """How many writes are kept, by all processes as of a second before the last ``keep``; costs nothing."""
+        return self._depth
+
     def _size(self) -> int:
         """Return the bytes kept, by all processes as of a second ago: an outage keeps thousands of files."""
         if time.monotonic() > self._measured_at + 1:
-            self._measured_at, self._measured = time.monotonic(), sum(_size_of(file) for file in self._files())
+            files = self._files()
+            self._measured_at, self._depth = time.monotonic(), len(files)
+            self._measured = sum(_size_of(file) for file in files)
         return self._measured
 
     def _files(self) -> list[Path]:

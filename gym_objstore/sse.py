@@ -40,6 +40,12 @@ _MARKERS: Mapping[Dialect, Mapping[bytes, Terminal]] = {
     "chat": {b"data: [DONE]": "complete", b"event: error": "error"},
     "messages": {b"event: message_stop": "complete", b"event: error": "error"},
 }
+_WORDS: Mapping[Dialect, tuple[bytes, ...]] = {
+    "responses": (b"response.completed", b"response.incomplete", b"response.failed", b"error"),
+    "chat": (b"[DONE]", b"error", b"\\u"),  # an error object's name may be escaped
+    "messages": (b"message_stop", b"error"),
+}
+"""What the lines that end a stream contain."""
 _LONGEST_PART = 64
 """Bytes of an unfinished line that may still turn out to be a marker; each has fewer, blanks included."""
 _LONGEST_LINE = 4096
@@ -73,8 +79,9 @@ class EventStream:
         self.terminal: Terminal | None = None
         self._dialect = dialect
         self._left = limit
+        self._released = False
         self._held = bytearray()
-        self._fold: Fold | None = FOLDS[dialect]()
+        self._fold: Fold | None = FOLDS[dialect]() if limit else None
         self._line = bytearray()
         self._data: list[str] = []
         self._marked: Terminal | None = None
@@ -93,12 +100,24 @@ class EventStream:
         """
         held = self.holding
         start = self._scan(chunk)
+        if self._released:
+            return chunk
         if held or start == 0:
             self._held += chunk
             return b""
         ready = bytes(self._held) + chunk[:start] if self._held else chunk[:start]
         self._held[:] = chunk[start:]
         return ready
+
+    def release(self) -> bytes:
+        """Return what waits and hold nothing back from now on; the stream's response and end are still watched.
+
+        For a caller that cannot wait any longer: a server may say anything, without end, after its last event.
+        """
+        held = self.held
+        self._held.clear()
+        self._released = True
+        return held
 
     def finish(self) -> Reassembly:
         """Return what the stream was, after its last byte. Repeating it returns the same."""
@@ -113,6 +132,8 @@ class EventStream:
 
     def _scan(self, chunk: bytes) -> int:
         """Read the chunk's lines; return where in it the part to hold begins."""
+        if self._fold is None and self._ends_nothing(chunk):
+            return len(chunk)
         *ended, rest = chunk.split(b"\n")
         hold: int | None = None
         position = 0
@@ -126,6 +147,11 @@ class EventStream:
         if hold is None:
             hold = position if self._may_end() else len(chunk)
         return hold
+
+    def _ends_nothing(self, chunk: bytes) -> bool:
+        """Whether these are whole lines that say nothing about the end, seen at a tenth of the cost of reading them."""
+        pending = self._line or self._marked or self._error or self.holding
+        return not pending and chunk.endswith(b"\n") and not any(word in chunk for word in _WORDS[self._dialect])
 
     def _extend(self, piece: bytes) -> None:
         """Lengthen the current line; give the response of a stream over the limit up, so memory stays bounded."""

@@ -33,6 +33,11 @@ class AdmittedCall:
         """The call's ids, for messages."""
         return f"rollout_id={self.admission.rollout_id}, model_call_id={self.admission.model_call_id}"
 
+    @property
+    def ids(self) -> tuple[str, str]:
+        """The rollout's and the call's id."""
+        return self.admission.rollout_id, self.admission.model_call_id
+
 
 @dataclass(frozen=True, slots=True)
 class Generation:

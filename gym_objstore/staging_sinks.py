@@ -8,13 +8,13 @@ threads. Rows are immutable, so the token ids of those written or read last are 
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gym_objstore import staging
 from gym_objstore.connection import Component
 from gym_objstore.errors import ObjstoreError
+from gym_objstore.observing import Event, report
 from gym_objstore.settings import Settings
 from gym_objstore.staged_chains import Columns, join_prefix
 from gym_objstore.wire_staging import StageResult
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gym_objstore.wire_staging import StagedCallBaseSnapshot
-
-_log = logging.getLogger("gym_objstore")
 
 
 class StagingSink(Component):
@@ -48,7 +46,7 @@ class StagingSink(Component):
         except ObjstoreError as error:
             return StageResult(ok=False, error=f"{error.kind}: {error}")
         except Exception as error:  # noqa: BLE001 - what a foreign record or tensor raises must not fail the worker
-            _log.exception("a staged row could not be packed")
+            report(Event("uncaptured", kind="pack_failed"), "a staged row could not be packed", exc_info=True)
             return StageResult(ok=False, error=f"{type(error).__name__}: {error}")
         self.connection.columns.put(row.key.text, row.columns, len(row.columns.token_ids))
         return StageResult(ok=True, staging_key=row.key.text)

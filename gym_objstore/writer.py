@@ -10,24 +10,41 @@ waits for those of a rollout.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
+from gym_objstore.observing import Event, report
+
 T = TypeVar("T")
 
-_log = logging.getLogger("gym_objstore")
+
+class Gate:
+    """Lets ``limit`` holders through at a time, in each event loop: ``async with gate():``."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._semaphores: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self) -> asyncio.Semaphore:
+        """Return the running loop's semaphore."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._semaphores:
+                for ended in [one for one in self._semaphores if one.is_closed()]:
+                    del self._semaphores[ended]
+                self._semaphores[loop] = asyncio.Semaphore(self._limit)
+            return self._semaphores[loop]
 
 
 class Writer:
     """Runs writes shielded from cancellation, at most ``limit`` at a time in each event loop."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._gates: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+        self._gate = Gate(limit)
         self._pending: defaultdict[str, set[Future[None]]] = defaultdict(set)
         self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -41,38 +58,16 @@ class Writer:
         trace of the loss.
         """
         task = asyncio.get_running_loop().create_task(self._bounded(write))
-        self._track(rollout_id, task)
+        self.expect(rollout_id, task)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done() or not task.cancelled():
-                self._track(rollout_id, asyncio.get_running_loop().create_task(_abandoned(rollout_id, task, lost)))
+                self.expect(rollout_id, asyncio.get_running_loop().create_task(_abandoned(rollout_id, task, lost)))
             raise
 
-    async def drain(self, rollout_id: str | None = None, *, timeout: float) -> bool:  # noqa: ASYNC109 - the seed's word
-        """Wait for the writes of a rollout, or of all, in every loop; False if some are still pending."""
-        return await asyncio.to_thread(self.wait, rollout_id, timeout)
-
-    def wait(self, rollout_id: str | None, seconds: float) -> bool:
-        """Wait for writes with a blocking call, from a thread without a loop; see ``drain``."""
-        with self._lock:
-            rollouts = list(self._pending) if rollout_id is None else [rollout_id]
-            pending = [future for one in rollouts for future in self._pending.get(one, ())]
-        return not wait(pending, seconds).not_done
-
-    async def _bounded(self, write: Coroutine[Any, Any, T]) -> T:
-        async with self._gate(asyncio.get_running_loop()):
-            return await write
-
-    def _gate(self, loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
-        with self._lock:
-            if loop not in self._gates:
-                for ended in [one for one in self._gates if one.is_closed()]:
-                    del self._gates[ended]
-                self._gates[loop] = asyncio.Semaphore(self._limit)
-            return self._gates[loop]
-
-    def _track(self, rollout_id: str, task: asyncio.Task[Any]) -> None:
+    def expect(self, rollout_id: str, task: asyncio.Task[Any]) -> None:
+        """Have ``drain`` wait for a task that writes to a rollout, and keep the task from being collected."""
         finished: Future[None] = Future()
         with self._lock:
             self._pending[rollout_id].add(finished)
@@ -88,12 +83,29 @@ class Writer:
 
         task.add_done_callback(done)
 
+    async def drain(self, rollout_id: str | None = None, *, timeout: float) -> bool:  # noqa: ASYNC109 - the seed's word
+        """Wait for the writes of a rollout, or of all, in every loop; False if some are still pending."""
+        return await asyncio.to_thread(self.wait, rollout_id, timeout)
+
+    def wait(self, rollout_id: str | None, seconds: float) -> bool:
+        """Wait for writes with a blocking call, from a thread without a loop; see ``drain``."""
+        with self._lock:
+            rollouts = list(self._pending) if rollout_id is None else [rollout_id]
+            pending = [future for one in rollouts for future in self._pending.get(one, ())]
+        return not wait(pending, seconds).not_done
+
+    async def _bounded(self, write: Coroutine[Any, Any, T]) -> T:
+        async with self._gate():
+            return await write
+
 
 async def _abandoned(rollout_id: str, task: asyncio.Task[Any], lost: Callable[[], Awaitable[None]] | None) -> None:
     """Leave a trace of a write that failed when nobody awaited it any more."""
     try:
         await task
     except Exception as error:  # noqa: BLE001 - whatever it was, the write is lost
-        _log.warning("a write of a cancelled call failed, rollout_id=%s, error=%s", rollout_id, error)
+        # Where nobody marks the loss it is one all the same.
+        event = Event("write_failed" if lost else "loss", rollout_id, kind="abandoned", detail=str(error))
+        report(event, "a write of a cancelled call failed, rollout_id=%s, error=%s", rollout_id, error)
         if lost is not None:
             await lost()

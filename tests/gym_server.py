@@ -23,11 +23,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gym_objstore.testing.processes import free_ports, log_tail, start, stop
 
 CONTROL_TOKEN = "control-secret"
+
+
+class Worker(Protocol):
+    """What answers for the model: at ``url``."""
+
+    @property
+    def url(self) -> str: ...
+
 
 _ROOT = Path(__file__).resolve().parent.parent
 _ATTEMPTS = 3
@@ -82,18 +90,25 @@ def stub_worker(
 @contextmanager
 def gym_server(
     folder: Path,
-    workers: Sequence[Running],
+    workers: Sequence[Worker],
     capture: Mapping[str, Any],
     *,
     environment: Mapping[str, str],
     processes: int = 1,
     name: str = "gym",
+    launch: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+    model: Mapping[str, Any] | None = None,
 ) -> Iterator[Running]:
-    """Run a model server that shares its rollouts out to ``workers``; ``capture`` is its token_id_capture block."""
+    """Run a model server that shares its rollouts out to ``workers``; ``capture`` is its token_id_capture block.
+
+    ``launch`` is the module that starts the server's module, with its arguments; ``settings`` are more of Gym's, and
+    ``model`` of the server's own.
+    """
     external = capture.get("external_staging", False)
 
     def command(port: int) -> list[str]:
-        model = {
+        instance = {
             "entrypoint": "app.py",
             "host": "127.0.0.1",
             "port": port,
@@ -103,16 +118,18 @@ def gym_server(
             "return_token_id_information": not external,
             "uses_reasoning_parser": False,
             **({"num_workers": processes} if processes > 1 else {}),
+            **(model or {}),
         }
         config = {
             "head_server": {"host": "127.0.0.1", "port": 1},
             "dry_run": False,
             "uvicorn_logging_show_200_ok": False,
-            "policy_model": {"responses_api_models": {"vllm_model": model}},
+            "policy_model": {"responses_api_models": {"vllm_model": instance}},
             "token_id_capture": {"enabled": True, "all_agents": True, **capture},
+            **(settings or {}),
         }
         told["NEMO_GYM_CONFIG_DICT"] = json.dumps(config)
-        return ["-m", "responses_api_models.vllm_model.app"]
+        return ["-m", *launch, "responses_api_models.vllm_model.app"]
 
     told = {
         "NEMO_GYM_CONFIG_PATH": "policy_model",

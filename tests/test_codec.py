@@ -10,8 +10,10 @@ import struct
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 import zstandard
 from hypothesis import example, given
@@ -319,3 +321,23 @@ def test_incompressible_text_costs_a_few_bytes_only() -> None:
 
 def test_parse_reads_what_unpack_returns() -> None:
     assert parse(unpack(body_of({"a": [1]}), FORMAT)) == {"a": [1]}
+
+
+def test_a_machine_without_memory_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both libraries report it as they report damage; a healthy entry would be masked and then retired."""
+
+    def starved(text: bytes) -> Any:
+        raise orjson.JSONDecodeError("Not enough memory to allocate buffer for parsing", "", 0)
+
+    monkeypatch.setattr(codec, "orjson", SimpleNamespace(loads=starved, JSONDecodeError=orjson.JSONDecodeError))
+    with pytest.raises(MemoryError):
+        parse(b"{}")
+    body = body_of({"a": [1]})
+
+    class Starved:
+        def decompress(self, body: bytes, **how: Any) -> bytes:
+            raise zstandard.ZstdError("decompression error: Allocation error : not enough memory")
+
+    monkeypatch.setattr(zstandard, "ZstdDecompressor", Starved)
+    with pytest.raises(MemoryError):
+        unpack(body, FORMAT)

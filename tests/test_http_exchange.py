@@ -19,6 +19,7 @@ from gym_objstore.http_exchange import (
     other_body,
     plain_body,
     read_body,
+    redirecting,
     with_body,
     without_prefix,
 )
@@ -177,3 +178,18 @@ async def test_an_application_that_did_not_answer_is_cancelled():
 @pytest.mark.parametrize(("status", "succeeded"), [(199, False), (200, True), (299, True), (300, False), (503, False)])
 def test_only_a_2xx_is_success(status, succeeded):
     assert Answer(status, [], b"").succeeded is succeeded
+
+
+async def test_redirects_get_the_prefix_back_and_other_messages_pass():
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    route = parse_path("/ng-rollout/r1/v1/models")
+    assert route is not None
+    back = redirecting(send, route, {"headers": [(b"Host", b"model")]})
+    await back({**START, "headers": [(b"Location", b"http://model/v1/models/"), (b"x", b"1")]})
+    await back({"type": "http.response.body"})
+    assert sent[0]["headers"] == [(b"Location", b"http://model/ng-rollout/r1/v1/models/"), (b"x", b"1")]
+    assert sent[1] == {"type": "http.response.body"}

@@ -25,7 +25,7 @@ class Floor(NamedTuple):
 
 
 FLOORS = (
-    Floor("words", "errors, ids and keys know nothing else", "errors ids keys"),
+    Floor("words", "errors, ids and keys know nothing else", "errors ids keys run_keys"),
     Floor("programs", "real servers for tests and demos need only errors", "testing.processes testing.servers"),
     Floor(
         "bytes",
@@ -35,19 +35,21 @@ FLOORS = (
         staged_attachments staged_chains staged_rows staged_tensors""",
     ),
     Floor("store", "a store knows objects, not what they mean", "store store.* observing"),
-    Floor("flow", "operations and the drivers that play them on a store", "flow threads"),
+    Floor("flow", "operations and the drivers that play them on a store", "flow operations threads"),
     Floor(
         "domain",
         "flows only: what is stored where, in which order, and what follows from a listing",
         """objects index packs tokens lineage retirement trajectories captures captures_* staging staging_rows
         staged_calls ledger ledger_* manifests receipts receipts_* linearize terminal retention sweeping
-        admission commit checking""",
+        admission commit checking references garbage guards runs run_removal usage copying copying_proof
+        gym_rows importing exporting""",
     ),
     Floor(
         "faces",
         "where flows meet a store, a clock and a user",
         """settings cache writer spill connection capture_store sinks ledgers staging_sinks installed rollout_capture
-        observers observing_* metrics preflight identities
+        observers observing_* metrics preflight
+        gym_folder gym_pieces gym_import gym_export reading parquet
         client client_* control_* external_* http http_*
         middleware middleware_* proxy proxy.* proxy_* diagnosis demo demo.* cli cli.* __main__ __init__""",
     ),

@@ -39,7 +39,7 @@ def test_the_yaml_is_what_gym_reads():
 
 def test_every_command_shown_exists():
     shown = set(re.findall(r"gym-objstore (\w+)", README))
-    assert shown <= {command.callback.__name__ for command in app.registered_commands}
+    assert shown <= {command.name or command.callback.__name__ for command in app.registered_commands}
 
 
 @pytest.mark.parametrize(("error", "code"), EXIT_CODES.items())

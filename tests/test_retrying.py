@@ -16,6 +16,7 @@ from gym_objstore.store import Body, Meta, Store
 from gym_objstore.store import retrying as module
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.store.retrying import RetryingStore
+from tests.synthetic import SyntheticStore, peak_of
 
 
 def down() -> Unavailable:
@@ -336,3 +337,30 @@ def test_it_is_a_store_that_closes_and_pickles_with_what_is_inside(tmp_path):
     again = pickle.loads(pickle.dumps(store))
     assert (again.url, again._seconds, again._limit) == ("s3://bucket/prefix", 7.0, 3)
     assert repr(again) == repr(store) == "ObstoreStore('s3://bucket/prefix')"
+
+
+@both_forms
+def test_a_page_that_the_server_gives_twice_is_named_once(form: Form):
+    inner = MemoryStore()
+    for index in range(10):
+        inner.put(f"a/{index}/x", b"x")
+    whole, names = sorted(inner.scan("a/")), [str(index) for index in range(10)]
+
+    async def scan_async(prefix: str) -> AsyncIterator[Meta]:
+        for meta in [*whole[:6], *whole[2:]]:
+            yield meta
+
+    async def folders_async(prefix: str) -> AsyncIterator[str]:
+        for name in [*names[:6], *names[2:]]:
+            yield name
+
+    inner.scan = lambda prefix: iter([*whole[:6], *whole[2:]])  # type: ignore[method-assign]
+    inner.folders = lambda prefix: iter([*names[:6], *names[2:]])  # type: ignore[method-assign]
+    inner.scan_async, inner.folders_async = scan_async, folders_async  # type: ignore[method-assign]
+    assert form(retrying(inner), "scan", "a/") == whole
+    assert form(retrying(inner), "folders", "a/") == names
+
+
+def test_a_long_listing_is_remembered_in_twenty_bytes_a_key():
+    store = retrying(SyntheticStore(300_000))
+    assert peak_of(lambda: sum(1 for _ in store.scan("staged/"))) < 30 * 100_000

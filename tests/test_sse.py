@@ -110,6 +110,15 @@ def test_both_line_ends_end_an_event(newline: bytes) -> None:
     assert play("messages", chunks) == ([b"", b""], b"".join(chunks), Reassembly(None, "complete"))
 
 
+def test_what_waits_can_be_released_and_nothing_waits_after() -> None:
+    stream = EventStream("chat")
+    assert stream.push(HELLO + b"data: [DO") == HELLO
+    assert stream.release() == b"data: [DO"
+    assert stream.push(b"NE]\n\n") == b"NE]\n\n"
+    assert stream.held == b""
+    assert stream.finish() == Reassembly(HI, "complete")
+
+
 # How a stream ended
 
 
@@ -139,6 +148,7 @@ def test_both_line_ends_end_an_event(newline: bytes) -> None:
 )
 def test_each_dialect_has_its_ends(dialect: str, raw: bytes, terminal: str | None) -> None:
     assert play(dialect, [raw])[2].terminal == terminal
+    assert play(dialect, [raw], limit=0)[2].terminal == terminal
 
 
 def test_the_first_end_counts() -> None:

@@ -1,22 +1,17 @@
 # SPDX-FileCopyrightText: 2026 the gym_objstore authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a sweep finds, keeps and refuses, as flows and as a command."""
+"""What a sweep finds, keeps and refuses, as flows."""
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
-from typer.testing import CliRunner
 
 from gym_objstore import ledger, tokens
-from gym_objstore.cli.app import app
-from gym_objstore.cli.sweep import seconds
 from gym_objstore.errors import Corrupt, Denied, Invalid
-from gym_objstore.flow import run
+from gym_objstore.flow import put, run
 from gym_objstore.keys import parse_staging_key, staged_key
-from gym_objstore.objects import announcement
 from gym_objstore.receipts import build_receipt
 from gym_objstore.receipts_published import mark_consumed, publish, retire_consumed
 from gym_objstore.retirement import retire
@@ -217,68 +212,61 @@ def test_a_negative_grace_period_is_refused(memory):
 def test_a_sweep_costs_four_listings_and_reads_only_what_is_in_doubt(memory):
     for number in range(50):
         finish(memory, f"r{number}")
-    stage_call(memory, "c9", rollout_id="r7")
     counted = CountingStore(memory)
     found_in(counted)
-    assert counted.costs == Costs(5, {"LIST": 4, "GET": 1})
+    assert counted.costs == Costs(4, {"LIST": 4})
+    stage_call(memory, "c9", rollout_id="r7")
+    counted.reset()
+    found_in(counted)
+    assert counted.costs == Costs(6, {"LIST": 5, "GET": 1})
 
 
-@pytest.fixture
-def url(tmp_path):
-    found = f"file://{tmp_path}/store"
-    store = open_store(found)
-    store.put(announcement("staged", RUN).key, announcement("staged", RUN).body)
-    return found
+def drop_intent(rollout="rollout-1"):
+    return f"tokens/{RUN}/{rollout}/fences/drop.{64 * 'a'}.{16 * 'b'}"
 
 
-def call(url, *arguments):
-    return CliRunner().invoke(app, ["sweep", "--url", url, "--run-id", RUN, *arguments])
+def test_a_drop_intent_goes_when_its_consumer_is_dead(memory):
+    run(begin_call(RUN, "rollout-1", "c0"), memory)
+    memory.put(drop_intent(), b"{}")
+    assert [rest.kind for rest in found_in(memory).rests] == ["stale_drop"]
+    assert found_in(memory, now=time.time()).rests == ()
 
 
-def test_the_command_changes_nothing_unless_told_so(url):
-    _, key = stage_call(open_store(url), "c0")
-    shown = call(url, "--grace", "0s")
-    assert (shown.exit_code, "nothing was changed" in shown.stdout) == (0, True)
-    assert json.loads(call(url, "--grace", "0s", "--json").stdout)["found"][0]["key"] == object_key(key)
-    assert json.loads(call(url, "--json").stdout) == {
-        "staged_rows": 1,
-        "young_rows": 1,
-        "kept_by_checkpoints": 0,
-        "found": [],
-        "removed": [],
-    }
-    removed = json.loads(call(url, "--grace", "0s", "--delete", "--json").stdout)
-    assert removed["removed"] == [object_key(key)]
-    assert "0 removed" in call(url, "--grace", "0s", "--delete").stdout
+def test_a_drop_intent_behind_a_tombstone_goes_after_the_data_it_names(memory):
+    run(retire(tokens.FAMILY, RUN, ["rollout-1"]), memory)
+    memory.put(drop_intent(), b"{}")
+    run(put_late(memory), memory)
+    found = found_in(memory)
+    assert [rest.kind for rest in found.rests] == ["late_write"]
+    run(remove_orphans(found), memory)
+    found = found_in(memory)
+    assert [rest.meta.key for rest in found.rests] == [drop_intent()]
+    run(remove_orphans(found), memory)
+    assert keys_of(memory, "") == [f"tokens/{RUN}/rollout-1/fences/tombstone"]
 
 
-def test_the_command_keeps_what_checkpoints_list(url, tmp_path):
-    store = open_store(url)
-    keys = [stage_call(store, "c0", rollout_id=rollout)[1] for rollout in ("r1", "r2", "r3")]
-    (tmp_path / "one").write_text(f"{keys[0]}\n")
-    (tmp_path / "two").write_text("r2\n")
-    lists = [f"--checkpoint={tmp_path / name}" for name in ("one", "two")]
-    document = json.loads(call(url, "--grace", "0s", "--delete", "--json", *lists).stdout)
-    assert (document["removed"], document["kept_by_checkpoints"]) == ([object_key(keys[2])], 2)
+def put_late(memory):
+    return put(f"tokens/{RUN}/rollout-1/intents/c9", b"{}")
 
 
-@pytest.mark.parametrize("content", [None, b"", b"\n\n", b"\xff"])
-def test_the_command_refuses_a_list_it_cannot_read(url, tmp_path, content):
-    stage_call(open_store(url), "c0")
-    if content is not None:
-        (tmp_path / "list").write_bytes(content)
-    refused = call(url, "--grace", "0s", "--delete", "--checkpoint", str(tmp_path / "list"))
-    assert (refused.exit_code, "nothing is swept" in refused.stderr) == (2, True)
-    assert len(keys_of(open_store(url))) == 2
+def test_a_late_write_whose_tombstone_was_lifted_meanwhile_stays(memory):
+    run(retire(tokens.FAMILY, RUN, ["rollout-1"]), memory)
+    run(put_late(memory), memory)
+    found = found_in(memory)
+    memory.delete([f"tokens/{RUN}/rollout-1/fences/tombstone"])
+    assert run(remove_orphans(found), memory) == []
 
 
-def test_the_command_says_that_there_is_no_such_run(url):
-    missing = CliRunner().invoke(app, ["sweep", "--url", url, "--run-id", "run-9"])
-    assert (missing.exit_code, "no such run" in missing.stderr) == (3, True)
+def test_rows_that_come_after_the_first_listing_are_not_condemned(memory):
+    stage_call(memory, "c0")
 
+    class Growing(WrappedStore):
+        def scan(self, prefix):
+            found = list(super().scan(prefix))
+            if prefix.startswith("manifests/"):
+                stage_call(self.store, "c1")
+            return iter(found)
 
-def test_periods_are_written_with_a_unit():
-    assert [seconds(text) for text in ("90s", "30m", "24h", "7d")] == [90.0, 1800.0, 86_400.0, 604_800.0]
-    for wrong in ("24", "-1h", "h", "1.5h", ""):
-        with pytest.raises(Invalid, match="not a period"):
-            seconds(wrong)
+    found = found_in(Growing(memory))
+    assert [name.split("/")[1].split(".")[0] for name in names(found)] == ["c0"]
+    assert len(keys_of(memory)) == 2

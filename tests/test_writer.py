@@ -29,6 +29,16 @@ async def test_a_cancelled_caller_does_not_stop_its_write():
     assert landed == ["r1"]
 
 
+async def test_a_task_that_is_expected_is_waited_for():
+    writer, gate = Writer(1), asyncio.Event()
+    task = asyncio.create_task(gate.wait())
+    writer.expect("r1", task)
+    assert not await writer.drain("r1", timeout=0.01)
+    assert await writer.drain("r2", timeout=0.01)
+    gate.set()
+    assert await writer.drain("r1", timeout=5)
+
+
 async def test_the_result_and_the_error_reach_the_caller():
     writer = Writer(1)
 

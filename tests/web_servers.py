@@ -15,17 +15,17 @@ import uvicorn
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """Serve an ASGI application from a thread of this process; yields its address."""
+def serving(app: Any, **options: Any) -> Iterator[str]:
+    """Serve an ASGI application from a thread of this process; yields its address. ``options`` are uvicorn's."""
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        server = uvicorn.Server(uvicorn.Config(app, ws="none", log_config=None, timeout_graceful_shutdown=1))
+        server = uvicorn.Server(uvicorn.Config(app, ws="none", log_config=None, timeout_graceful_shutdown=1, **options))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="web-server")
         thread.start()
         try:
             while not server.started:
                 assert thread.is_alive(), "the server did not start"
                 time.sleep(0.005)
-            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+            yield f"http{'s' if server.config.is_ssl else ''}://127.0.0.1:{bound.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from gym_objstore_nemo_gym.captures import activate, deactivate
 from gym_objstore_nemo_gym.control import RolloutControlClient, install_rollout_control_routes
 from gym_objstore_nemo_gym.ledger import CaptureLedger
 from gym_objstore_nemo_gym.staging import StagingSink, StagingSource
@@ -17,5 +18,7 @@ __all__ = [
     "StagingSource",
     "TokenSink",
     "TokenSource",
+    "activate",
+    "deactivate",
     "install_rollout_control_routes",
 ]

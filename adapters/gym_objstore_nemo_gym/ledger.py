@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gym_objstore import ledgers
 from gym_objstore.errors import Retired
+from gym_objstore_nemo_gym.captures import Capturing
 from gym_objstore_nemo_gym.shim import rollout_retired_error
 from gym_objstore_nemo_gym.tokens import GymMatcher, gym_resolution
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gym_objstore.lineage import Items
 
 
-class CaptureLedger(ledgers.CaptureLedger):
+class CaptureLedger(Capturing, ledgers.CaptureLedger):
     """A Gym ``CaptureLedger`` in a bucket, which also resolves requests from token entries."""
 
     matcher = GymMatcher()

@@ -7,13 +7,17 @@ nemo-gym 0.7.0 has ``nemo_gym.token_id_capture``; later sources moved it to ``ne
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from gym_objstore.errors import Unusable
 
 _ROOTS = ("nemo_gym.models.token_capture", "nemo_gym.token_id_capture")
+_MODEL_SERVER = "nemo_gym.base_responses_api_model"
+_COLLECTOR = "nemo_gym.rollout_collection"
 
 
 @cache
@@ -65,3 +69,17 @@ def _with_theirs(name: str, modules: tuple[str, ...]) -> type[Exception]:
 
     theirs = next((found for module in modules if (found := optional_symbol(module, name))), None)
     return Retired if theirs is None else type(name, (Retired, theirs), {})
+
+
+def model_server() -> ModuleType:
+    """Return the module that holds Gym's model-call capture, or raise ``Unusable``. It loads Gym's server side."""
+    try:
+        return import_module(_MODEL_SERVER)
+    except ImportError as error:
+        message = f"nemo-gym's model server cannot be loaded here: {error}"
+        raise Unusable(message, kind="no_nemo_gym", hint="it needs nemo-gym 0.7.0 and Python 3.12") from error
+
+
+def collector() -> ModuleType | None:
+    """Return Gym's rollout collector if this process has loaded it, which not every one can."""
+    return sys.modules.get(_COLLECTOR)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gym_objstore import staging_sinks
 from gym_objstore.staged_rows import COLUMNS
+from gym_objstore_nemo_gym.captures import Capturing
 from gym_objstore_nemo_gym.shim import symbol
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from gym_objstore.wire_staging import StagedCallBaseSnapshot
 
 
-class StagingSink(staging_sinks.StagingSink):
+class StagingSink(Capturing, staging_sinks.StagingSink):
     """A Gym ``StagingSink`` into a bucket, for ``install_capture`` in an inference worker."""
 
     def stage(self, record: Any, *, attachments: Mapping[str, Any] | None = None) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import gym_objstore
 from gym_objstore.errors import Retired
+from gym_objstore_nemo_gym.captures import Capturing
 from gym_objstore_nemo_gym.shim import retired_error, symbol
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class GymMatcher:
         return (by_id[chosen.call_id], "") if chosen is not None else (None, reason)
 
 
-class TokenSink(gym_objstore.TokenSink):
+class TokenSink(Capturing, gym_objstore.TokenSink):
     """A Gym ``TokenSink`` into a bucket. It takes Gym's ``TokenEntry`` as it is; the promises are the parent's."""
 
     async def put(self, entry: Any) -> None:
@@ -64,7 +65,7 @@ class TokenSink(gym_objstore.TokenSink):
             await super().begin_call(rollout_id, model_call_id)
 
 
-class TokenSource(gym_objstore.TokenSource):
+class TokenSource(Capturing, gym_objstore.TokenSource):
     """A Gym ``TokenSource`` over a bucket, for ``install_token_source`` in the collector or trainer."""
 
     async def freeze(self, rollout_id: str) -> Any:
@@ -80,7 +81,7 @@ class TokenSource(gym_objstore.TokenSource):
         )
 
 
-class LineageStore(gym_objstore.LineageResolver):
+class LineageStore(Capturing, gym_objstore.LineageResolver):
     """A Gym ``LineageResolver`` over the entries that ``TokenSink`` stores, deciding by Gym's own matcher."""
 
     matcher = GymMatcher()

@@ -7,7 +7,6 @@ Does not own what is read and what may be trained; that is for ``gym_objstore.Tr
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from ray.data import Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
 from gym_objstore.errors import Invalid
+from gym_objstore.observing import Event, report
 from gym_objstore.receipts_reading import Masked, Trainable
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ SCHEMA = pa.schema(
 ``mask`` is 1.0 where the policy generated the token; ``log_probs`` is 0.0 where it did not; ``reward`` is null where
 the receipt has none, which NumPy and torch show as NaN.
 """
-
-_log = logging.getLogger("gym_objstore")
 
 
 class RolloutDatasource(Datasource):  # type: ignore[misc] # types are checked where Ray is not installed
@@ -106,8 +104,9 @@ def _read(client: TrainerClient, rollouts: Sequence[Published], left_out: Any) -
         found = client.read_now(rollouts[start : start + READ_TOGETHER])
         if masked := [one for one in found if isinstance(one, Masked)]:
             for one in masked:
-                reason = "a rollout is left out, rollout_id=%s, code=%s, detail=%s"
-                _log.warning(reason, one.rollout_id, one.code, one.detail)
+                event = Event("left_out", one.rollout_id, kind=one.code, detail=one.detail)
+                said = "a rollout is left out, rollout_id=%s, code=%s, detail=%s"
+                report(event, said, one.rollout_id, one.code, one.detail)
             # Waited for, so that whoever has a task's rows can be told what it left out.
             ray.get(left_out.add.remote(masked))
         yield table_of([one for one in found if isinstance(one, Trainable)])

@@ -8,7 +8,6 @@ what may be trained is for ``gym_objstore.TrainerClient``.
 
 from __future__ import annotations
 
-import logging
 import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypedDict
@@ -17,6 +16,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from gym_objstore.errors import Invalid
+from gym_objstore.observing import Event, report
 from gym_objstore.receipts_reading import Masked
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ __all__ = ["Batch", "RolloutDataset", "Sample", "collate", "sample_of"]
 
 READ_TOGETHER = 32
 """Rollouts that one worker reads in one batch, while the batch before is worked on."""
-
-_log = logging.getLogger("gym_objstore")
 
 
 class Sample(TypedDict):
@@ -102,12 +100,9 @@ class RolloutDataset(IterableDataset[Sample]):  # type: ignore[misc] # types are
     def __iter__(self) -> Iterator[Sample]:
         for outcome in self._read_ahead(self._share()):
             if isinstance(outcome, Masked):
-                _log.warning(
-                    "a rollout is left out, rollout_id=%s, code=%s, detail=%s",
-                    outcome.rollout_id,
-                    outcome.code,
-                    outcome.detail,
-                )
+                event = Event("left_out", outcome.rollout_id, kind=outcome.code, detail=outcome.detail)
+                said = "a rollout is left out, rollout_id=%s, code=%s, detail=%s"
+                report(event, said, outcome.rollout_id, outcome.code, outcome.detail)
             else:
                 yield sample_of(outcome)
 

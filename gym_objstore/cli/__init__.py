@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 
 def main() -> None:
@@ -15,4 +16,7 @@ def main() -> None:
         sys.exit("gym-objstore: the command line needs its extra: pip install 'gym-objstore[cli]'")
     from gym_objstore.cli.app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what models write is not limited to a terminal's encoding
     app()

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from gym_objstore import errors
-from gym_objstore.cli import demo, doctor, look, retire, spill, sweep
+from gym_objstore.cli import captures, cp, demo, doctor, du, gc, look, moving, proxy, retire, runs, show, spill, up
 from gym_objstore.cli.printing import complain
 
 EXIT_FINDINGS = 1
@@ -47,13 +47,23 @@ app = typer.Typer(
 )
 for command in (
     look.ls,
-    look.show,
+    show.show,
     look.check,
+    captures.stats,
+    captures.tail,
+    captures.grep,
+    moving.export,
     retire.retire,
     retire.delete,
-    sweep.sweep,
+    du.du,
+    gc.gc,
+    cp.cp,
     doctor.doctor,
     spill.spill,
     demo.demo,
+    up.up,
+    proxy.proxy,
 ):
     app.command()(command)
+app.command("import")(moving.import_)
+app.add_typer(runs.app)

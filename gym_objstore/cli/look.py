@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the gym_objstore authors
 # SPDX-License-Identifier: Apache-2.0
-"""``ls``, ``show`` and ``check``: what is in a bucket."""
+"""``ls`` and ``check``: what is in a bucket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from gym_objstore.store.options import StoreOptions
 if TYPE_CHECKING:
     from gym_objstore.checking import Report
     from gym_objstore.store import Store
-    from gym_objstore.tokens import Snapshot
 
 _FAMILY = "tokens"
 
@@ -44,33 +43,12 @@ def ls(
     listed = [run(overview(*item), store) for item in tracked(list(prefixes.items()), "listing rollouts")]
     rows = [row for row in listed if row.state != "empty"]
     if json:
-        print_json([_jsonable(row) for row in rows])
+        print_json([jsonable(row) for row in rows])
         return
     shown = [
         (r.rollout_id, r.state, r.entries, r.intents, ", ".join(sorted({p.kind for p in r.problems}))) for r in rows
     ]
     print_table(f"rollouts of {run_id}", ["rollout", "state", "entries", "intents", "problems"], shown)
-
-
-@on_a_store
-def show(
-    place: StoreOptions,
-    rollout_id: Annotated[str, typer.Argument(help="The rollout.")],
-    run_id: Run = None,
-    json: Json = False,  # noqa: FBT002
-) -> None:
-    """Show a rollout: its calls, their parents and tokens, and what is wrong with it."""
-    store = open_store(place)
-    report = _report(store, require_run(run_id), rollout_id)
-    if json:
-        print_json({**_jsonable(report.overview), "calls": _calls(report.snapshot), "findings": _findings(report)})
-        return
-    say(f"{rollout_id}: {report.overview.state}, version {report.overview.version}")
-    columns = ["call", "parent", "resolution", "prompt", "generated", "digest"]
-    if report.snapshot is not None:
-        print_table("calls", columns, [tuple(call.values()) for call in _calls(report.snapshot)])
-    if report.findings:
-        _print_findings([report])
 
 
 @on_a_store
@@ -92,10 +70,10 @@ def check(
         reports = [run(check_rollout(*item), store) for item in tracked(list(prefixes.items()), "checking")]
     damaged = any(finding.severity == "error" for report in reports for finding in report.findings)
     if json:
-        findings = [finding for report in reports for finding in _findings(report)]
+        findings = [finding for report in reports for finding in findings_of(report)]
         print_json({"run_id": run_id, "rollouts": len(reports), "damaged": damaged, "findings": findings})
     else:
-        _print_findings(reports)
+        print_findings(reports)
         say(f"{len(reports)} rollouts checked: {'damage found' if damaged else 'no damage'}")
     raise typer.Exit(int(damaged))
 
@@ -105,36 +83,27 @@ def _report(store: Store, run_id: str, rollout_id: str) -> Report:
 
     prefix = run(rollouts(_FAMILY, run_id), store).get(rollout_id)
     if prefix is None:
-        raise NotFound(
-            f"no such rollout, run_id={run_id}, rollout_id={rollout_id}",
-            kind="no_rollout",
-            hint="list them: gym-objstore ls --run-id ...",
-        )
+        raise no_rollout(run_id, rollout_id)
     return run(check_rollout(rollout_id, prefix), store)
 
 
-def _calls(snapshot: Snapshot | None) -> list[dict[str, Any]]:
-    return [
-        {
-            "model_call_id": entry.model_call_id,
-            "parent_call_id": entry.parent_call_id or "",
-            "parent_resolution": str(entry.parent_resolution or ""),
-            "prompt_tokens": len(entry.prompt_token_ids),
-            "generated_tokens": len(entry.generation_token_ids),
-            "digest": entry.digest or "",
-        }
-        for entry in (snapshot.entries if snapshot else ())
-    ]
+def no_rollout(run_id: str, rollout_id: str) -> NotFound:
+    """Return the error for a rollout that is not there."""
+    hint = "list them: gym-objstore ls --run-id ..."
+    return NotFound(f"no such rollout, run_id={run_id}, rollout_id={rollout_id}", kind="no_rollout", hint=hint)
 
 
-def _findings(report: Report) -> list[dict[str, str]]:
+def findings_of(report: Report) -> list[dict[str, str]]:
+    """Return what a check found, as plain fields."""
     return [finding._asdict() for finding in report.findings]
 
 
-def _print_findings(reports: list[Report]) -> None:
+def print_findings(reports: list[Report]) -> None:
+    """Print what checks found as a table."""
     rows = [tuple(finding) for report in reports for finding in report.findings]
     print_table("findings", ["severity", "kind", "rollout", "call", "detail"], rows)
 
 
-def _jsonable(row: Any) -> dict[str, Any]:
+def jsonable(row: Any) -> dict[str, Any]:
+    """Return an overview as plain fields."""
     return {**row._asdict(), "problems": [problem._asdict() for problem in row.problems]}

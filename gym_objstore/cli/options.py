@@ -5,11 +5,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+import tomllib
+from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 
 from gym_objstore.errors import Invalid, NotFound
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from gym_objstore.store import Store
 
 _WHERE = "Where the store is"
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def _where(flag: str, about: str, variable: str | None = None) -> Any:
@@ -35,6 +40,14 @@ _PLACE = {
     "backend": _where("--backend", "obstore, boto or fsspec."),
 }
 Run = Annotated[str | None, typer.Option("--run-id", envvar=RUN_VARIABLE, help="The run.", show_default=False)]
+Checkpoint = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--checkpoint",
+        help="A file with one staging key or rollout id in each line, which a checkpoint may restore. Repeatable.",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, one document.")]
 
 
@@ -52,6 +65,42 @@ def on_a_store(command: Callable[..., None]) -> Callable[..., None]:
     with_place.__signature__ = Signature([*ours, *place])  # type: ignore[attr-defined]
     with_place.__annotations__ = {one.name: one.annotation for one in (*ours, *place)}
     return with_place
+
+
+def seconds(period: str) -> float:
+    """Return a period such as ``24h`` in seconds."""
+    found = re.fullmatch(r"(\d+)([smhd])", period)
+    if found is None:
+        raise Invalid(f"not a period, period={period}", kind="bad_option", hint="write 90s, 30m, 24h or 7d")
+    return float(int(found[1]) * _SECONDS[found[2]])
+
+
+def listed_by(files: Sequence[Path]) -> set[str]:
+    """Return the staging keys and rollout ids that the lists of checkpoints name; an unreadable one stops all."""
+    names: set[str] = set()
+    for file in files:
+        try:
+            lines = [line for line in file.read_text(encoding="utf-8").split("\n") if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            reason = f"nothing is removed, because the list of a checkpoint cannot be read, file={file}, error={error}"
+            raise Invalid(reason, kind="unreadable_list") from error
+        if not lines:
+            reason = f"nothing is removed, because the list of a checkpoint is empty, file={file}"
+            raise Invalid(reason, kind="unreadable_list", hint="write it again, or leave the option out")
+        names.update(lines)
+    return names
+
+
+def read_table(file: Path) -> dict[str, Any]:
+    """Return the table in a JSON or TOML file."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        found = tomllib.loads(text) if file.suffix == ".toml" else orjson.loads(text)
+    except (OSError, ValueError) as error:
+        raise Invalid(f"the file cannot be read as JSON or TOML, file={file}, error={error}") from error
+    if not isinstance(found, dict):
+        raise Invalid(f"the file holds no table, file={file}")
+    return found
 
 
 def require_known_run(run_id: str, store: Store) -> None:

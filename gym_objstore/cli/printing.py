@@ -5,23 +5,27 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from rich.console import Console
-from rich.progress import Progress, track
+from rich.progress import Progress, TextColumn, TimeElapsedColumn, track
 from rich.table import Table
+
+from gym_objstore.flow import All, Delete, Page, Put
 
 if TYPE_CHECKING:
     from gym_objstore.errors import ObjstoreError
+    from gym_objstore.flow import Flow, Operation
 
 T = TypeVar("T")
 
-_out = Console(highlight=False, soft_wrap=True)
-_err = Console(stderr=True, highlight=False, soft_wrap=True)
+_out = Console(highlight=False, soft_wrap=True, emoji=False)
+_err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
-__all__ = ["Progress", "complain", "print_json", "print_table", "say", "tracked"]
+__all__ = ["Progress", "complain", "print_json", "print_table", "say", "tracked", "watched"]
 
 
 def print_json(document: Any) -> None:
@@ -40,20 +44,71 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     _out.print(table)
 
 
-def say(text: str) -> None:
-    """Print a line for people on stdout."""
-    _out.print(text, markup=False)
+def print_line(document: Any) -> None:
+    """Print one JSON document as one line on stdout, at once."""
+    sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.flush()
+
+
+def say(text: str, style: str | None = None) -> None:
+    """Print lines for people on stdout. Control characters and lone surrogates are shown, never sent."""
+    _out.print(_visible(text), style=style, markup=False)
 
 
 def complain(error: ObjstoreError) -> None:
     """Print an error on stderr, in one line."""
-    _err.print(f"gym-objstore: {error}", style="red", markup=False)
+    _err.print(_visible(f"gym-objstore: {error}", also=""), style="red", markup=False)
 
 
-def tracked(items: Sequence[T], doing: str) -> Iterable[T]:
-    """Yield the items with a progress bar on stderr, where that is a terminal."""
-    return track(items, description=doing, console=_err, transient=True, disable=not _err.is_terminal)
+def remark(text: str) -> None:
+    """Print a line for people on stderr, beside what machines read."""
+    _err.print(_visible(text), markup=False)
+
+
+def tracked(items: Iterable[T], doing: str, total: int | None = None) -> Iterable[T]:
+    """Yield the items with a progress bar on stderr, where that is a terminal; ``total`` is how many will come."""
+    shown = _err.is_terminal
+    return track(items, description=doing, total=total, console=_err, transient=True, disable=not shown)
+
+
+def watched(flow: Flow[T], doing: str) -> Flow[T]:
+    """Play a flow as it is; on stderr, where that is a terminal, stands what it has listed, written and removed."""
+    columns = (TextColumn("{task.description}"), TimeElapsedColumn())
+    counts: Counter[str] = Counter()
+    with Progress(*columns, console=_err, transient=True, disable=not _err.is_terminal) as progress:
+        task = progress.add_task(doing)
+        answer, error = None, None
+        while True:
+            try:
+                operation = flow.send(answer) if error is None else flow.throw(error)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            answer, error = None, None
+            try:
+                answer = yield operation
+            except Exception as caught:  # noqa: BLE001 - the flow decides what to do with it
+                error = caught
+            counts.update(_done(operation, answer))
+            progress.update(task, description=", ".join([doing, *(f"{n:,} {what}" for what, n in counts.items())]))
+
+
+def _done(operation: Operation, answer: Any) -> dict[str, int]:
+    match operation:
+        case Page():
+            return {"listed": len(answer or ())}
+        case Delete(keys):
+            return {"removed": len(keys)}
+        case All(operations):
+            return {"written": sum(isinstance(one, Put) for one in operations)}
+    return {}
 
 
 def _plain(cell: object) -> str:
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(cell)).replace("[", "\\[")
+    return _visible(str(cell), also="").replace("[", "\\[")
+
+
+def _visible(text: str, also: str = "\n\t") -> str:
+    """Return a text without anything a terminal would obey, but for the characters of ``also``."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in also else f"\\x{ord(c):02x}" for c in text)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from gym_objstore.errors import Invalid, NotFound, Unusable
 from gym_objstore.store import Body, Meta, check_key, check_prefix
-from gym_objstore.store.answers import Call
+from gym_objstore.store.answers import Call, no_answer
 from gym_objstore.store.parts import SINGLE_PUT_BYTES, size_of
 
 if TYPE_CHECKING:
@@ -195,22 +195,32 @@ class PairedStore(ABC):
 
     def _list(self, page: _Pages, prefix: str) -> Iterator[Any]:
         check_prefix(prefix)
+        before: Sequence[Any] = ()
         cursor = None
         while True:
             items, cursor = self._play(page(prefix, cursor))
+            before = self._require_progress(before, items, prefix)
             yield from filter(_usable, items)
             if cursor is None:
                 return
 
     async def _list_async(self, page: _Pages, prefix: str) -> AsyncIterator[Any]:
         check_prefix(prefix)
+        before: Sequence[Any] = ()
         cursor = None
         while True:
             items, cursor = await self._play_async(page(prefix, cursor))
+            before = self._require_progress(before, items, prefix)
             for item in filter(_usable, items):
                 yield item
             if cursor is None:
                 return
+
+    def _require_progress(self, before: Sequence[Any], items: Sequence[Any], prefix: str) -> Sequence[Any]:
+        """Return a page, or raise where it shows again what the page before began with: it would go on for ever."""
+        if before and (items == before or (len(before) > 1 and before[0] in items)):
+            raise no_answer("bad_answer", self._call("list", prefix), "the listing goes in a circle")
+        return items
 
     def _read_range(self, key: str, start: int, length: int) -> Conversation[bytes]:
         if start < 0 or length < 0:

@@ -19,7 +19,9 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gym_objstore.errors import Denied, ObjstoreError, Unavailable
+from gym_objstore.observing import Retry, tell
 from gym_objstore.store.answers import EXPIRED, FULL
+from gym_objstore.store.marks import Marks
 from gym_objstore.store.scopes import PerLoop, PerProcess
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class Patience:
         self._attempts += 1
         if error.kind == EXPIRED and not self._renewed:
             self._renewed = True
+            tell(Retry(self._operation, self._key, error.kind, 0.0))
             return 0.0
         if not isinstance(error, Unavailable) or error.kind == FULL:
             raise error
@@ -60,6 +63,7 @@ class Patience:
         spent = time.monotonic() - self._start
         if spent + pause > self._seconds:
             raise self._given_up(error, spent) from error
+        tell(Retry(self._operation, self._key, error.kind, pause))
         return pause
 
     def _given_up(self, error: ObjstoreError, spent: float) -> Unavailable:
@@ -172,7 +176,7 @@ class RetryingStore:
 
     def _list(self, listing: Callable[[str], Iterator[T]], prefix: str) -> Iterator[T]:
         """List again from the start after a failure, because pages have no order, but yield nothing twice."""
-        patience, seen = self._patience("list", prefix), set[object]()
+        patience, seen = self._patience("list", prefix), Marks()
         while True:
             try:
                 for item in listing(prefix):
@@ -187,7 +191,7 @@ class RetryingStore:
 
     async def _list_async(self, listing: Callable[[str], AsyncIterator[T]], prefix: str) -> AsyncIterator[T]:
         """List again from the start after a failure; see ``_list``."""
-        patience, seen = self._patience("list", prefix), set[object]()
+        patience, seen = self._patience("list", prefix), Marks()
         while True:
             try:
                 async for item in listing(prefix):
@@ -201,13 +205,13 @@ class RetryingStore:
             await asyncio.sleep(pause)
 
 
-def _new(item: Any, seen: set[object]) -> bool:
-    """Say whether a key or name comes for the first time, and remember it."""
-    name = getattr(item, "key", item)
-    if name in seen:
-        return False
-    seen.add(name)
-    return True
+def _new(item: Any, seen: Marks) -> bool:
+    """Say whether a key or name comes for the first time, and remember it.
+
+    Also where no listing failed: servers were seen that give one page twice. That keys ascend would not do for
+    memory: a key that does not may be of a store without an order, or of a page that comes again.
+    """
+    return seen.add(getattr(item, "key", item))
 
 
 def _retrying(store: Store, seconds: float, limit: int, asked: Callable[[BaseException], float]) -> RetryingStore:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gym_objstore.errors import NotFound
-from gym_objstore.flow import All, Compute, Delete, Find, Folders, Get, GetRange, Head, Put, Scan
+from gym_objstore.flow import All, Compute, Delete, Find, Folders, Get, GetRange, Head, Page, Put, Scan
 from gym_objstore.store import Meta, joined
 
 if TYPE_CHECKING:
@@ -48,8 +48,16 @@ Chain: TypeAlias = tuple[Effect, ...]
 
 def effects_of(operation: Operation, *, paged: bool) -> tuple[Chain, ...]:
     """Return an operation's effects as chains, which happen in any order and in between each other."""
+    if isinstance(operation, Page):
+        return tuple(_page(operation, paged=paged))
     singles = operation.operations if isinstance(operation, All) else (operation,)
     return tuple(chain for single in singles for chain in _chains(single, paged=paged))
+
+
+def _page(operation: Page, *, paged: bool) -> Iterator[Chain]:
+    """Yield the one effect of a page, if there is such a page: with two of them, others act in between."""
+    if operation.number <= int(paged):
+        yield (Effect("list", operation.listing.prefix, page=operation.number if paged else -1),)
 
 
 def _chains(single: Single, *, paged: bool) -> Iterator[Chain]:
@@ -70,6 +78,8 @@ def _chains(single: Single, *, paged: bool) -> Iterator[Chain]:
 
 def answer_of(operation: Operation, answers: Sequence[Sequence[Any]]) -> Any:
     """Return an operation's answer from those of its chains, or raise its first error in order."""
+    if isinstance(operation, Page):
+        return answers[0][0] if answers else None
     rest = iter(answers)
     if isinstance(operation, All):
         return tuple(_answer(single, rest) for single in operation.operations)

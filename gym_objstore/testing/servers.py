@@ -55,6 +55,7 @@ _WEED_FLAGS = (
     "-s3.port.iceberg=0",
     "-s3.port.lance=0",
     "-s3.autoCreateBucket=false",  # a bucket nobody made is refused, as S3 does
+    "-s3.iam.readOnly=false",  # the administrator may make users with policies while the server runs
     "-dir=data",
     "-ip=127.0.0.1",
     "-ip.bind=127.0.0.1",

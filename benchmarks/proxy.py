@@ -1,0 +1,169 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""What capture in the proxy adds to streams: the same calls to the upstream, through the proxy, and captured.
+
+Run: ``python -m benchmarks.proxy [--json]``. The upstream, the proxy and a real SeaweedFS are processes of their
+own on this machine. 64 calls run at a time, each a stream of 100 events over some 1.5 seconds; the three kinds of
+call take turns. A call that carries no rollout prefix passes the same proxy uncaptured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from gym_objstore import CaptureStore
+from gym_objstore.testing import servers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CALLS = 64
+REPETITIONS = 8
+EVENTS = 100
+FIRST_SECONDS, EVENT_SECONDS = 0.2, 0.013
+PATH = "/v1/chat/completions"
+KINDS = {"direct": "", "proxied": "", "captured": "/ng-rollout/{number}-0"}
+
+
+class Took(NamedTuple):
+    """Seconds of one call to its first event and to its end."""
+
+    first: float
+    total: float
+
+
+async def upstream(scope: Any, receive: Any, send: Any) -> None:
+    """Stream chat chunks at a model's pace."""
+    if scope["type"] != "http":
+        return
+    while (await receive()).get("more_body"):
+        pass
+    headers = [(b"content-type", b"text/event-stream")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    due = time.perf_counter() + FIRST_SECONDS
+    for number in range(EVENTS):
+        await asyncio.sleep(max(0, due - time.perf_counter()))
+        due += EVENT_SECONDS
+        choice = {"index": 0, "delta": {"content": f"word{number} "}, "finish_reason": None}
+        event = json.dumps({"id": "c1", "object": "chat.completion.chunk", "model": "m", "choices": [choice]})
+        await send({"type": "http.response.body", "body": f"data: {event}\n\n".encode(), "more_body": True})
+    await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+
+
+async def call(port: int, path: str) -> Took:
+    """Make one call over a connection of its own, with as little work as possible."""
+    body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "x" * 2000}]})
+    began = time.perf_counter()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write((head + body).encode())
+    received = await reader.readuntil(b"\r\n\r\n")
+    received = await reader.readuntil(b"\n\n")
+    first = time.perf_counter()
+    while part := await reader.read(65536):
+        received = received[-100:] + part
+    total = time.perf_counter()
+    writer.close()
+    if b"[DONE]" not in received:
+        raise RuntimeError("the stream was cut")
+    return Took(first - began, total - began)
+
+
+async def measure(ports: dict[str, int]) -> dict[str, list[Took]]:
+    """Return what the calls of each kind took; the first round of each only opens connections."""
+    took: dict[str, list[Took]] = {kind: [] for kind in KINDS}
+    for repetition in range(-1, REPETITIONS):
+        for kind, prefix in KINDS.items():
+            paths = [prefix.format(number=repetition * CALLS + number + CALLS) + PATH for number in range(CALLS)]
+            found = await asyncio.gather(*(call(ports[kind], path) for path in paths))
+            took[kind] += found if repetition >= 0 else []
+    return took
+
+
+@contextmanager
+def running(*command: str, **environment: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """Run a server of this benchmark that prints its address; yields its port."""
+    with subprocess.Popen(
+        [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, env=os.environ | environment
+    ) as process:
+        try:
+            words = (process.stdout.readline() if process.stdout else "").split()
+            ports = [urlsplit(word).port for word in words if word.startswith("http://127.0.0.1:")]
+            yield ports[-1] or 0, process
+        finally:
+            process.terminate()
+
+
+def cpu_seconds(process: subprocess.Popen[str]) -> float:
+    """Return the processor time of a running process."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run(server: servers.Server, folder: str) -> dict[str, Any]:
+    """Run everything against one store and return the figures."""
+    url = f"s3://{servers.make_bucket(server, 'benchmark')}/proxy"
+    keys = {"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key}
+    place = ["--url", url, "--run-id", "run-1", "--endpoint", server.endpoint, "--region", server.region]
+    with running("benchmarks.proxy", "--upstream") as (upstream_port, _):
+        to = ["--upstream", f"http://127.0.0.1:{upstream_port}", "--port", "0", "--spill-dir", f"{folder}/spill"]
+        with running("gym_objstore", "proxy", *to, *place, **keys) as (port, process):
+            took = asyncio.run(measure({"direct": upstream_port, "proxied": port, "captured": port}))
+            seconds = cpu_seconds(process)
+    store = CaptureStore(url, "run-1", spill_dir=f"{folder}/spill", **server.settings())
+    wanted = range(CALLS * (REPETITIONS + 1))
+    captured = sum(one.get("error_category") is None for n in wanted for one in store.read(f"{n}-0"))
+    return {"captured": f"{captured} of {len(wanted)}", "proxy_cpu_seconds": seconds} | figures(took)
+
+
+def figures(took: dict[str, list[Took]]) -> dict[str, Any]:
+    """Return medians in milliseconds, and what each step adds in percent of the upstream's own time."""
+    found: dict[str, Any] = {}
+    for field in Took._fields:
+        of = {kind: 1000 * median(getattr(one, field) for one in took[kind]) for kind in KINDS}
+        added = {
+            "proxy_adds_percent": 100 * (of["proxied"] - of["direct"]) / of["direct"],
+            "capture_adds_percent": 100 * (of["captured"] - of["proxied"]) / of["direct"],
+        }
+        found[field] = {name: round(value, 2) for name, value in (of | added).items()}
+    return found
+
+
+def serve_upstream() -> None:
+    """Serve the upstream on a free port, and print where."""
+    config = uvicorn.Config(upstream, port=0, log_config=None, access_log=False)
+    bound = config.bind_socket()
+    print(f"http://127.0.0.1:{bound.getsockname()[1]}", flush=True)
+    asyncio.run(uvicorn.Server(config).serve(sockets=[bound]))
+
+
+def main() -> None:
+    """Measure, and print every figure."""
+    if "--upstream" in sys.argv:
+        serve_upstream()
+        return
+    with tempfile.TemporaryDirectory() as folder, servers.seaweedfs(Path(folder)) as server:
+        found = run(server, folder)
+    if "--json" in sys.argv:
+        print(json.dumps(found))
+        return
+    print(f"{CALLS} concurrent streams, captured {found['captured']}, proxy CPU {found['proxy_cpu_seconds']:.1f} s")
+    for field in Took._fields:
+        print(f"{field:>6}: " + ", ".join(f"{name} {value}" for name, value in found[field].items()))
+
+
+if __name__ == "__main__":
+    main()

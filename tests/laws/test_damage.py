@@ -1,0 +1,193 @@
+# SPDX-FileCopyrightText: 2026 the gym_objstore authors
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing damaged is trained: every stored object damaged in turn, and every read in trouble, by seed."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from functools import cache
+
+import pytest
+
+from gym_objstore import ledger, staging, tokens
+from gym_objstore.checking import check_rollout, rollouts
+from gym_objstore.errors import Corrupt, Denied, Unavailable
+from gym_objstore.flow import run
+from gym_objstore.keys import rollout_prefix
+from gym_objstore.receipts_published import list_published
+from gym_objstore.receipts_reading import Masked, read_rows, read_tokens
+from gym_objstore.retirement import retire
+from gym_objstore.store import retrying
+from gym_objstore.store.memory import MemoryStore
+from gym_objstore.store.retrying import RetryingStore
+from gym_objstore.sweeping import find_orphans, remove_orphans
+from gym_objstore.testing.faulty import Faults, FaultyStore
+from gym_objstore.testing.staged_rollouts import staged_call
+from gym_objstore.tokens import begin_call, freeze, put_entry
+from tests.entries import make_chain
+from tests.finished import RUN, finish
+from tests.laws.troubled import DAMAGING
+
+ROLLOUTS = ("rollout-1", "rollout-2", "rollout-3")
+
+
+@cache
+def finished() -> dict[str, bytes]:
+    """Return what a bucket holds of three finished rollouts, in token entries and in staged rows."""
+    store = MemoryStore()
+    for rollout in ROLLOUTS:
+        for entry in make_chain(rollout, 3, delta=True):
+            run(begin_call(RUN, rollout, entry.model_call_id), store)
+            run(put_entry(RUN, entry), store)
+        finish(store, rollout, calls=3)
+    return {meta.key: store.get(meta.key) for meta in store.scan("")}
+
+
+def filled():
+    store = MemoryStore()
+    for key, body in finished().items():
+        store.put(key, body)
+    return store
+
+
+def trained(store):
+    """Return what a trainer takes of each rollout, by every way there is; None for what it masks."""
+    published = run(list_published(RUN), store)
+    rows, ids = run(read_rows(RUN, published), store), run(read_tokens(RUN, published), store)
+    entries = [run(freeze(RUN, rollout), store) for rollout in ROLLOUTS]
+    return {
+        **{("row", one.receipt.rollout_id): one.row for one in rows if not isinstance(one, Masked)},
+        **{("ids", one.receipt.rollout_id): one.token_ids for one in ids if not isinstance(one, Masked)},
+        **{("entries", one.rollout_id): one.entries for one in entries if not one.incomplete},
+    }
+
+
+@cache
+def everything():
+    return trained(filled())
+
+
+def flip(body, draw):
+    place = draw.randrange(len(body))
+    return body[:place] + bytes([body[place] ^ (1 << draw.randrange(8))]) + body[place + 1 :]
+
+
+DAMAGES = {
+    "a bit": flip,
+    "a bit again": flip,
+    "an end": lambda body, draw: body[: draw.randrange(len(body))],
+    "nothing left": lambda body, draw: b"",
+    "zeros": lambda body, draw: bytes(len(body)),
+    "more": lambda body, draw: body + b"\n",
+    "another object": lambda body, draw: draw.choice([one for one in finished().values() if one != body]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_damaged_object_is_trained_and_every_damage_is_named(damage):
+    assert len(everything()) == 9
+    for number, (key, body) in enumerate(sorted(finished().items())):
+        store = filled()
+        store.put(key, DAMAGES[damage](body, random.Random(number)))
+        taken = trained(store)
+        assert taken.items() <= everything().items(), key
+        if "/entries/" in key or "/receipts/" in key:
+            assert len(taken) < 9, key
+        if "/entries/" in key:
+            (rollout,) = [one for one in ROLLOUTS if f"/{one}/" in key]
+            found = run(check_rollout(rollout, rollout_prefix(tokens.FAMILY, RUN, rollout)), store).findings
+            assert "corrupt" in {finding.kind for finding in found}, key
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_ledger_row_fails_its_call(damage):
+    for number, (key, body) in enumerate(sorted(finished().items())):
+        if key.startswith("ledger/") and "/rows/" in key:
+            store = filled()
+            store.put(key, DAMAGES[damage](body, random.Random(number)))
+            (rollout,) = [one for one in ROLLOUTS if f"/{one}/" in key]
+            manifest = run(ledger.manifest(RUN, rollout), store)
+            assert len(manifest.failures) == 1
+            assert len(manifest.records) == 2
+
+
+def troubled(seed, store, kinds=DAMAGING):
+    chance = random.Random(seed)
+    faults = Faults(**{kind: chance.choice((0.02, 0.1, 0.3)) for kind in chance.sample(kinds, 3)})
+    return RetryingStore(FaultyStore(store, seed=seed, faults=faults), seconds=30.0 if seed % 2 else 0.0, limit=64)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(retrying, "_FIRST_PAUSE", 0.0)
+
+
+@pytest.mark.parametrize("start", range(0, 100, 25))
+def test_a_trainer_in_trouble_takes_what_is_right_or_fails(start):
+    outcomes = set()
+    for seed in range(start, start + 25):
+        try:
+            taken = trained(troubled(seed, filled()))
+        except (Unavailable, Denied) as error:
+            outcomes.add(error.kind)
+        else:
+            outcomes.add("some" if len(taken) < 9 else "all")
+            assert taken.items() <= everything().items(), seed
+    assert outcomes >= {"some", "all"}
+
+
+@pytest.mark.parametrize("start", range(0, 100, 25))
+def test_a_sweep_in_trouble_removes_nothing_that_is_needed(start):
+    """Whatever it could not read it does not take for absent."""
+    outcomes = set()
+    for seed in range(start, start + 25):
+        store = filled()
+        run(staging.stage(RUN, staged_call("orphan")), store)
+        try:
+            swept = troubled(seed, store)
+            run(remove_orphans(run(find_orphans(RUN, now=4e9, grace=0.0), swept)), swept)
+            outcomes.add("swept")
+        except (Unavailable, Denied, Corrupt) as error:
+            outcomes.add(error.kind)
+        left = {meta.key for meta in store.scan("")}
+        assert left >= finished().keys(), seed
+    assert "swept" in outcomes
+    assert len(outcomes) > 1
+
+
+@pytest.mark.parametrize("referrer", ["ledger", "manifests"])
+def test_a_damaged_referrer_stops_a_sweep(referrer):
+    """One bit changed in the name of a row would hide the row, were the referrer believed."""
+    store = filled()
+    run(retire(tokens.FAMILY, RUN, ROLLOUTS), store)
+    if referrer == "manifests":
+        run(retire(ledger.FAMILY, RUN, ROLLOUTS), store)
+    else:
+        for rollout in ROLLOUTS:  # a second row of a call: only its ledger row tells which is meant
+            run(staging.stage(RUN, staged_call("c0", rollout_id=rollout, generated=(1, 2))), store)
+    staged = {meta.key for meta in store.scan("staged/")}
+    for key in sorted(
+        meta.key for meta in store.scan(f"{referrer}/") if "/rows/c0/" in meta.key or "/receipts/" in meta.key
+    ):
+        body = store.get(key)
+        for place in range(0, len(body), 7):
+            store.put(key, body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :])
+            with pytest.raises(Corrupt):
+                run(find_orphans(RUN, now=4e9, grace=0.0), store)
+        store.put(key, body)
+    found = run(find_orphans(RUN, now=4e9, grace=0.0), store)
+    assert len(found.rests) == (3 if referrer == "ledger" else 0)
+    assert staged == {meta.key for meta in store.scan("staged/")}
+
+
+@pytest.mark.parametrize("start", range(0, 50, 25))
+def test_a_check_in_trouble_never_calls_a_damaged_rollout_sound(start):
+    for seed in range(start, start + 25):
+        store = filled()
+        key = next(key for key in finished() if "/rollout-2/entries/" in key)
+        store.put(key, flip(store.get(key), random.Random(seed)))
+        with contextlib.suppress(Unavailable, Denied):
+            found = run(rollouts(tokens.FAMILY, RUN), troubled(seed, store))
+            report = run(check_rollout("rollout-2", found["rollout-2"]), troubled(seed, store))
+            assert any(finding.severity == "error" for finding in report.findings), seed

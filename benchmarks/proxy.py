@@ -3,8 +3,8 @@
 """What capture in the proxy adds to streams: the same calls to the upstream, through the proxy, and captured.
 
 Run: ``python -m benchmarks.proxy [--json]``. The upstream, the proxy and a real SeaweedFS are processes of their
-own on this machine. 64 calls run at a time, each a stream of 100 events over some 1.5 seconds; the three kinds of
-call take turns. A call that carries no rollout prefix passes the same proxy uncaptured.
+own on this machine. 64 callers ask one question after another, each answered by a stream of 100 events over some
+2 seconds; the three kinds of call take turns. A call without a rollout prefix passes the same proxy uncaptured.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from gym_objstore.testing import servers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CALLS = 64
-REPETITIONS = 8
+CALLERS = 64
+CALLS = 2
+REPETITIONS = 4
 EVENTS = 100
-FIRST_SECONDS, EVENT_SECONDS = 0.2, 0.013
+FIRST_SECONDS, EVENT_SECONDS = 0.2, 0.018
 PATH = "/v1/chat/completions"
 KINDS = {"direct": "", "proxied": "", "captured": "/ng-rollout/{number}-0"}
 
@@ -70,7 +71,9 @@ async def call(port: int, path: str) -> Took:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
     writer.write((head + body).encode())
-    received = await reader.readuntil(b"\r\n\r\n")
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    if " 200 " not in head.splitlines()[0]:
+        raise RuntimeError(head + (await reader.read()).decode())
     received = await reader.readuntil(b"\n\n")
     first = time.perf_counter()
     while part := await reader.read(65536):
@@ -83,14 +86,21 @@ async def call(port: int, path: str) -> Took:
 
 
 async def measure(ports: dict[str, int]) -> dict[str, list[Took]]:
-    """Return what the calls of each kind took; the first round of each only opens connections."""
+    """Return what the calls of each kind took; the first repetition only warms up."""
     took: dict[str, list[Took]] = {kind: [] for kind in KINDS}
-    for repetition in range(-1, REPETITIONS):
+    for repetition in range(REPETITIONS + 1):
         for kind, prefix in KINDS.items():
-            paths = [prefix.format(number=repetition * CALLS + number + CALLS) + PATH for number in range(CALLS)]
-            found = await asyncio.gather(*(call(ports[kind], path) for path in paths))
-            took[kind] += found if repetition >= 0 else []
+            first = repetition * CALLERS
+            paths = [prefix.format(number=number) + PATH for number in range(first, first + CALLERS)]
+            found = await asyncio.gather(*(caller(ports[kind], path, number) for number, path in enumerate(paths)))
+            took[kind] += [one for calls in found for one in calls] if repetition else []
     return took
+
+
+async def caller(port: int, path: str, number: int) -> list[Took]:
+    """Ask one question after another. Callers begin one by one: rollouts do not keep step."""
+    await asyncio.sleep(number / CALLERS * EVENTS * EVENT_SECONDS)
+    return [await call(port, path) for _ in range(CALLS)]
 
 
 @contextmanager
@@ -123,10 +133,11 @@ def run(server: servers.Server, folder: str) -> dict[str, Any]:
         with running("gym_objstore", "proxy", *to, *place, **keys) as (port, process):
             took = asyncio.run(measure({"direct": upstream_port, "proxied": port, "captured": port}))
             seconds = cpu_seconds(process)
-    store = CaptureStore(url, "run-1", spill_dir=f"{folder}/spill", **server.settings())
-    wanted = range(CALLS * (REPETITIONS + 1))
-    captured = sum(one.get("error_category") is None for n in wanted for one in store.read(f"{n}-0"))
-    return {"captured": f"{captured} of {len(wanted)}", "proxy_cpu_seconds": seconds} | figures(took)
+    settings: dict[str, Any] = server.settings()
+    store = CaptureStore(url, "run-1", spill_dir=f"{folder}/spill", **settings)
+    rollouts = range(CALLERS * (REPETITIONS + 1))
+    captured = sum(one["error_category"] is None for number in rollouts for one in store.read(f"{number}-0"))
+    return {"captured": f"{captured} of {len(rollouts) * CALLS}", "proxy_cpu_seconds": seconds} | figures(took)
 
 
 def figures(took: dict[str, list[Took]]) -> dict[str, Any]:
@@ -160,7 +171,7 @@ def main() -> None:
     if "--json" in sys.argv:
         print(json.dumps(found))
         return
-    print(f"{CALLS} concurrent streams, captured {found['captured']}, proxy CPU {found['proxy_cpu_seconds']:.1f} s")
+    print(f"{CALLERS} concurrent streams, captured {found['captured']}, proxy CPU {found['proxy_cpu_seconds']:.1f} s")
     for field in Took._fields:
         print(f"{field:>6}: " + ", ".join(f"{name} {value}" for name, value in found[field].items()))
 

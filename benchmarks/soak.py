@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +169,7 @@ class Soak:
             await asyncio.sleep(1.0)
 
     async def _sweep(self) -> None:
-        """Sweep beside the live writers; what was retired long enough ago goes, at the end with its published objects."""
+        """Sweep beside the live writers, which takes the staged rows of what was retired long enough ago."""
         while not self.over:
             await asyncio.sleep(min(SWEEP_SECONDS, self.seconds / 3))
             await self.trainer.retire_consumed(["step-1"])
@@ -187,7 +188,7 @@ class Soak:
         """Return the rates of equal parts of the time, and the memory at their ends."""
         size = max(len(self.samples) // WINDOWS, 1)
         marks = self.samples[::size]
-        rates = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(marks, marks[1:], strict=False)]
+        rates = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(marks)]
         third = max(len(rates) // 3, 1)
         return {
             "seconds": round(self.samples[-1][0], 1),

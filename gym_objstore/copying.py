@@ -19,7 +19,7 @@ from gym_objstore.copying_proof import damage_of
 from gym_objstore.errors import Conflict
 from gym_objstore.flow import Find, Flow, Head, Listing, Put, delete, fold, page, scan, together
 from gym_objstore.guards import guard
-from gym_objstore.keys import FENCES, RUN_FOLDER, run_prefix, tombstone_key, writer_key
+from gym_objstore.keys import FENCES, RUN_FOLDER, run_prefix, writer_key
 from gym_objstore.objects import announcement
 from gym_objstore.run_keys import closed_key, descriptor_prefix
 from gym_objstore.store.marks import Marks
@@ -94,8 +94,8 @@ class _Copy:
 def copy_run(run_id: str, target_run_id: str) -> Flow[Copied]:
     """Copy a run's objects from ``SOURCE`` to ``TARGET``, each verified by the digest in its name where there is one.
 
-    Nothing may write to the copy, train on it or sweep it before this has ended; and as with every reading,
-    rollouts of the source may be retired meanwhile but not deleted.
+    Nothing may write to the copy, train on it or sweep it before this has ended. Rollouts of the source may be
+    written to and retired meanwhile; as with every reading, they may not be deleted nor their captures cleared.
     Returns when: what is not among the failures is durable and whole in the copy.
     Repeating: copies what is missing, nothing else.
     Raises: ``Conflict``, before anything changes, where the copy's run has other settings; storage errors, after
@@ -226,7 +226,11 @@ def _verified(family: str, name: str, size: int, body: bytes) -> bytes | str:
 
 
 def _prove(pair: _Pair, state: _Copy) -> Flow[Marks]:
-    """List both places again and return the source's rollouts; one that misses anything in the copy is not whole."""
+    """List both places again and return the source's rollouts; one that misses anything in the copy is not whole.
+
+    That finds a rollout of which the first listing saw a part, too: whoever removed the rest has put a tombstone
+    before, which this listing shows and the copy has not.
+    """
     present, listed = (yield from _present(pair)), Marks()
 
     def take(metas: Iterable[Meta]) -> None:
@@ -241,27 +245,14 @@ def _prove(pair: _Pair, state: _Copy) -> Flow[Marks]:
 
 
 def _unguard(pair: _Pair, state: _Copy, listed: Marks) -> Flow[None]:
-    """Take away the guards of whole rollouts. One that was retired in the source meanwhile keeps its guard."""
+    """Take away the guards of whole rollouts."""
     listing = Listing(pair.target)
     while (metas := (yield from page(listing))) is not None:
         guards = [one for one in map(partial(_own_guard, pair), metas) if one is not None]
-        rollouts = [one.key[len(pair.target) :].partition("/")[0] for one in guards]
-        stones = [_stone_of(pair, rollout) for rollout in rollouts]
-        answers = yield from together([*(Find(one.key, bytes) for one in guards), *map(Head, stones)])
-        bodies, retired = answers[: len(guards)], answers[len(guards) :]
-        gone = []
-        for one, rollout, body, stone in zip(guards, rollouts, bodies, retired, strict=True):
-            if body != one.body or rollout in state.unfinished or rollout not in listed:
-                continue
-            if stone is None:
-                gone.append(one.key)
-            else:
-                state.fail(f"{pair.source}{rollout}/".removeprefix(SOURCE), "it was retired meanwhile", rollout)
-        yield from delete(gone)
-
-
-def _stone_of(pair: _Pair, rollout: str) -> str:
-    return tombstone_key(f"{pair.source}{rollout}/")
+        bodies = yield from together(Find(one.key, bytes) for one in guards)
+        own = [one.key for one, body in zip(guards, bodies, strict=True) if body == one.body]
+        rollouts = {key: pair.name(key).partition("/")[0] for key in own}
+        yield from delete(key for key, one in rollouts.items() if one in listed and one not in state.unfinished)
 
 
 def _own_guard(pair: _Pair, meta: Meta) -> Put | None:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gym_objstore import gym_rows, ledger, tokens
 from gym_objstore.codec import unpack
 from gym_objstore.errors import Corrupt, Invalid
-from gym_objstore.flow import Find, Flow, Head, find, folders, scan, together
+from gym_objstore.flow import Find, Flow, Head, find, head, scan, together
 from gym_objstore.ids import identifier, spoken
 from gym_objstore.index import read_index
-from gym_objstore.keys import RUN_FOLDER, entry_key, rollout_prefix, row_key, run_prefix, tombstone_key
+from gym_objstore.keys import entry_key, rollout_prefix, row_key, tombstone_key
 from gym_objstore.manifests import Unread, manifest_of
 from gym_objstore.objects import read_object
 from gym_objstore.reasons import FailureReason
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from gym_objstore.captures import Stored
     from gym_objstore.index import Index
     from gym_objstore.keys import EntryName
-    from gym_objstore.records import TokenEntry
-
-FAMILIES = ("captures", "tokens", "ledger")
-"""What Gym has files for."""
 
 _DERIVED = {FailureReason.MISSING_CHAIN_HASH, FailureReason.MISSING_RESPONSE_ID}
 """Failures that Gym finds in the row itself."""
@@ -61,20 +57,6 @@ class LedgerFiles(NamedTuple):
     retired: bool = False
 
 
-def exported_rollouts(run_id: str) -> Flow[tuple[dict[str, set[str]], tuple[str, ...]]]:
-    """Return which families hold something of each rollout, and the segments that do not say their rollout's id."""
-    found: dict[str, set[str]] = {}
-    hashed = set()
-    for family in FAMILIES:
-        for name in (yield from folders(run_prefix(family, run_id))):
-            known = _identifier(name)
-            if known is not None:
-                found.setdefault(known, set()).add(family)
-            elif name != RUN_FOLDER:
-                hashed.add(name)
-    return found, tuple(sorted(hashed))
-
-
 def capture_line(stored: Stored) -> bytes:
     """Return a capture's line, without its end: what was stored, or for a damaged one a line that is no JSON."""
     if stored.text is None:
@@ -88,10 +70,11 @@ def token_files(run_id: str, rollout_id: str) -> Flow[TokenFiles]:
     index = yield from read_index(rollout)
     reads = [Find(entry_key(rollout, name), partial(_entry, rollout, name)) for name in index.sound]
     stone, *found = yield from together([Head(tombstone_key(rollout)), *reads])
-    if stone is not None or index.tombstone:
-        return (yield from _retired(rollout))
+    if index.tombstone or (yield from _ended(rollout, stone, found)):
+        said = yield from find(tombstone_key(rollout), read_object)
+        return TokenFiles(retired=True, snapshot_id=str((said or {}).get("snapshot_id", "")))
     judged = [one or Problem("missing", spoken(name.call)) for name, one in zip(index.sound, found, strict=True)]
-    entries = sorted((one for one in judged if not isinstance(one, Problem)), key=lambda one: _age(one[0]))
+    entries = sorted(one for one in judged if not isinstance(one, Problem))
     lost = [one for one in (*listed_problems(index), *judged) if isinstance(one, Problem)]
     left_out = tuple(one for one in lost if one.kind not in {"incomplete_marker", "dangling_intent"})
     admitted = _admitted(index)
@@ -102,7 +85,7 @@ def token_files(run_id: str, rollout_id: str) -> Flow[TokenFiles]:
     ]
     marks = [*markers, *(one.model_call_id for one in left_out), *("" for _ in unnamed)]
     return TokenFiles(
-        lines=tuple(text for _, text in entries),
+        lines=tuple(one.text for one in entries),
         intents=tuple(one for one in intents if _is_line(one)),
         marks=tuple(one if _is_line(one) else "" for one in marks),
         left_out=left_out,
@@ -116,7 +99,7 @@ def ledger_files(run_id: str, rollout_id: str) -> Flow[LedgerFiles]:
     single = {row_key(rollout, names[0]) for names in listing.rows.values() if len(names) == 1}
     keys = [*sorted(single), *(f"{rollout}{name}" for name in listing.failures)]
     stone, *bodies = yield from together([Head(tombstone_key(rollout)), *(Find(key, bytes) for key in keys)])
-    if stone is not None or listing.tombstone:
+    if listing.tombstone or (yield from _ended(rollout, stone, bodies)):
         return LedgerFiles(retired=True)
     unread = [Unread(key[len(rollout) :], body or b"") for key, body in zip(keys, bodies, strict=True)]
     conflicts = [call for call, names in listing.rows.items() if len(names) > 1]
@@ -144,15 +127,21 @@ def _identifier(name: str) -> str | None:
         return None
 
 
-def _entry(rollout: str, name: EntryName, body: bytes) -> tuple[TokenEntry, bytes] | Problem:
+class _Entry(NamedTuple):
+    """An entry's line, and by what it is put in order: parents are not younger than their children, and shorter."""
+
+    created_at: float
+    cum_len: int
+    model_call_id: str
+    text: bytes
+
+
+def _entry(rollout: str, name: EntryName, body: bytes) -> _Entry | Problem:
     try:
-        return read_entry(rollout, name, body), unpack(body, name.format)
+        entry = read_entry(rollout, name, body)
     except Corrupt as error:
         return Problem("newer_format" if error.kind == "newer_format" else "corrupt", spoken(name.call), error.message)
-
-
-def _age(entry: TokenEntry) -> tuple[float, int, str]:
-    return entry.created_at, entry.cum_len or 0, entry.model_call_id
+    return _Entry(entry.created_at, entry.cum_len or 0, entry.model_call_id, unpack(body, name.format))
 
 
 def _admitted(index: Index) -> list[str]:
@@ -181,9 +170,9 @@ def _is_line(call: str) -> bool:
     return bool(call) and call == call.strip() and call.isprintable()
 
 
-def _retired(rollout: str) -> Flow[TokenFiles]:
-    said = yield from find(tombstone_key(rollout), read_object)
-    return TokenFiles(retired=True, snapshot_id=str((said or {}).get("snapshot_id", "")))
+def _ended(rollout: str, stone: Any, found: Sequence[Any]) -> Flow[bool]:
+    """Say whether a rollout was retired while it was read: a tombstone is put before anything behind it goes."""
+    return stone is not None or (None in found and (yield from head(tombstone_key(rollout))) is not None)
 
 
 def _row(one: Unread) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
 
-from gym_objstore import exporting, gym_folder
+from gym_objstore import captures, exporting, gym_folder, ledger, tokens
 from gym_objstore.errors import NotFound
 from gym_objstore.flow import run
 from gym_objstore.reading import open_rollout
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from gym_objstore.reading import Rollout
     from gym_objstore.store import Store
 
+
+FAMILIES = (captures.FAMILY, tokens.FAMILY, ledger.FAMILY)
+"""What Gym has files for."""
 
 Files: TypeAlias = "Iterator[tuple[str, Iterable[bytes]]]"
 """Kinds of files and their lines, in the order in which they are to be written."""

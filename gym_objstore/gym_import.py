@@ -77,13 +77,14 @@ def _keys(family: str, source: RolloutFiles, seen: Counter[str]) -> list[Piece]:
 
 
 def _batches(found: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Yield pieces of one kind, a few at a time: what is in a batch lands in any order, the next comes after it."""
     batch: list[Piece] = []
     size = 0
     for piece in found:
-        batch.append(piece)
-        size += len(piece.text)
-        if len(batch) >= _BATCH or size >= _BATCH_BYTES:
+        if batch and (len(batch) >= _BATCH or size >= _BATCH_BYTES or piece.kind != batch[-1].kind):
             yield batch
             batch, size = [], 0
+        batch.append(piece)
+        size += len(piece.text)
     if batch:
         yield batch

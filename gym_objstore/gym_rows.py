@@ -10,6 +10,7 @@ here. Where objects are and what they are called is ``ledger``'s.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -42,6 +43,7 @@ _AS_IT_IS = (
     "staging_key",
     "weight_version",
 )
+_DIGEST = re.compile("[0-9a-f]{64}")
 _COLUMNS = {*_AS_IT_IS, *_PLACE, "digest", "staging_chain", "staging_digest"}
 _OPTIONAL = ("response_id", "chain_hash", "cumulative_hash")
 """What a manifest turns into a failure where it is missing, on both sides."""
@@ -84,12 +86,11 @@ def ledger_body(rollout_id: str, row: Mapping[str, Any]) -> bytes:
     record = {name: row.get(name) for name in _AS_IT_IS} | {"digest": row.get("staging_digest")} | _CONSTANTS
     record["fingerprint_version"] = row.get("fingerprint_version") or 0
     _require_record(record)
-    if not isinstance(row.get("context_len"), int):
-        raise Invalid("the row does not say how long its context is, column=context_len", kind="bad_row")
+    _require_place(row)
     return write_object(
         rollout_id=rollout_id,
         record=record,
-        staging_chain=list(row.get("staging_chain") or ()),
+        staging_chain=row.get("staging_chain") or [],
         fingerprint_version=record["fingerprint_version"],
         **{name: row.get(name) for name in _PLACE},
     )
@@ -108,6 +109,26 @@ def gym_row(said: Mapping[str, Any]) -> dict[str, Any]:
         }
     except (AttributeError, KeyError, TypeError) as error:
         raise Corrupt(f"the object is no ledger row: {error!r}", kind="bad_row") from error
+
+
+def _require_place(row: Mapping[str, Any]) -> None:
+    """Refuse what no later call could be resolved by."""
+    chain, length = row.get("staging_chain") or [], row.get("context_len")
+    sound = {
+        "fingerprint": _is_digest(row.get("fingerprint")) or row.get("fingerprint") == "",
+        "context_digest": _is_digest(row.get("context_digest")),
+        "context_len": type(length) is int and length >= 0,
+        "staging_chain": isinstance(chain, list) and all(isinstance(one, str) for one in chain),
+    }
+    wrong = [name for name, is_sound in sound.items() if not is_sound]
+    if wrong:
+        raise Invalid(
+            f"no row of a staged call: these columns are not sound, columns={', '.join(wrong)}", kind="bad_row"
+        )
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def _require_record(record: Mapping[str, Any]) -> None:

@@ -52,6 +52,11 @@ class Piece(NamedTuple):
     digest: str
 
     @property
+    def kind(self) -> str:
+        """What kind of object it is."""
+        return _kind_of(self.key)
+
+    @property
     def put(self) -> Put:
         """The write that stores it."""
         return Put(self.key, encode(self.text) if _format_of(self.key) == FORMAT else self.text)
@@ -264,7 +269,11 @@ def _call_of(key: str) -> tuple[str, ...]:
 
 def _format_of(key: str) -> str:
     """Return how an object is encoded: records say so at the end of their names, everything else is JSON."""
-    return key.rpartition(".")[2] if key.split("/", 4)[3] in {"records", "entries"} else INTERCHANGE
+    return key.rpartition(".")[2] if _kind_of(key) in {"records", "entries"} else INTERCHANGE
+
+
+def _kind_of(key: str) -> str:
+    return key.split("/", 4)[3]
 
 
 def _says_the_same(piece: Piece, extension: str, body: bytes) -> bool:

@@ -81,6 +81,7 @@ class Call:
         """Pass a message to the client, now or when the capture is durable."""
         async with self._passing:
             if self._known is not None:
+                await self._release()  # something waits still if the application was interrupted, and went on
                 await self._forward(message)
             elif message["type"] == "http.response.body":
                 await self._body(message)
@@ -134,14 +135,13 @@ class Call:
 
     async def _release_held(self) -> None:
         async with self._passing:
-            await self._settle(None)
-            await self._forward_held()
+            await self._release()
 
     async def _end(self, failure: Exception | None) -> None:
         """Record a call whose application ended without completing its response, and forward what waited."""
         async with self._passing:
-            await self._settle(self._left() or failure)
-            await self._forward_held()
+            await self._settle(self._left() if self._gone else failure)
+            await self._release()
 
     def _left(self) -> BaseException | None:
         """Return why a response without its end has none, if it is that its client left."""
@@ -155,10 +155,10 @@ class Call:
 
     async def _settle(self, failure: BaseException | None) -> None:
         """Return when the call is recorded, or cannot be waited for any longer."""
-        known = self._record(failure)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._recorder.within if self._deadline is None else self._deadline
-        await asyncio.wait({known}, timeout=max(until - loop.time(), 0))
+        known, now = self._record(failure), asyncio.get_running_loop().time()
+        if self._deadline is None:
+            self._deadline = now + self._recorder.within
+        await asyncio.wait({known}, timeout=max(self._deadline - now, 0))
 
     def _record(self, failure: BaseException | None) -> asyncio.Future[None]:
         """Begin to record the call as it is now, unless that was done before."""
@@ -185,11 +185,14 @@ class Call:
             self._gone = True
             raise
 
-    async def _forward_held(self) -> None:
-        """Forward what waited to a client that may have left; the application has ended, or does not ask."""
-        if held := self._watch.release():
-            with contextlib.suppress(Exception):
-                await self._forward({"type": "http.response.body", "body": held, "more_body": True})
+    async def _release(self) -> None:
+        """Forward what waits, if anything does, when the call is recorded. The client may have left."""
+        if not self._watch.waiting:
+            return
+        await self._settle(None)
+        with contextlib.suppress(Exception):
+            held = {"type": "http.response.body", "body": self._watch.release(), "more_body": True}
+            await self._forward(held)
 
     def _elapsed_ms(self) -> float:
         return (time.perf_counter() - self._begun) * 1000

@@ -38,7 +38,7 @@ EventName: TypeAlias = Literal[
 ]
 
 _KINDS = frozenset(
-    ("records", "entries", "intents", "markers", "refusals", "fences", "rows", "failures", "receipts", "consumed")
+    "records entries intents markers refusals packs fences rows failures receipts consumed".split()  # noqa: SIM905
 )
 
 _log = logging.getLogger("gym_objstore")

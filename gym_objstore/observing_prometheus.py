@@ -25,6 +25,8 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gym_objstore.observing import Observation
 
 _UNITS = {"s": "_seconds", "By": ""}
@@ -42,19 +44,30 @@ class PrometheusMetrics:
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._measure = Measuring()
         self._instruments = {metric.name: _instrument(metric, registry) for metric in METRICS}
+        # Finding a series costs several times what counting into it does, and there are few.
+        self._records: dict[tuple[str, ...], Callable[[float], None]] = {}
 
     def __call__(self, value: Observation) -> None:
         """Count one observation."""
         for name, amount, labels in self._measure(value):
-            instrument = self._instruments[name]
-            target = instrument.labels(**labels) if labels else instrument
-            match instrument:
-                case Counter():
-                    target.inc(amount)
-                case Histogram():
-                    target.observe(amount)
-                case Gauge():
-                    target.set(amount)
+            key = (name, *labels.values())
+            record = self._records.get(key)
+            if record is None:
+                record = self._records[key] = _record(self._instruments[name], labels)
+            record(amount)
+
+
+def _record(instrument: Any, labels: dict[str, str]) -> Callable[[float], None]:
+    """Return the call that records into one series."""
+    series = instrument.labels(**labels) if labels else instrument
+    match instrument:
+        case Counter():
+            record = series.inc
+        case Histogram():
+            record = series.observe
+        case _:
+            record = series.set
+    return record  # type: ignore[no-any-return]
 
 
 def _instrument(metric: Metric, registry: CollectorRegistry) -> Any:

@@ -22,6 +22,7 @@ from gym_objstore.objects import announcement, read_object
 from gym_objstore.run_keys import PROBES, probe_key
 from gym_objstore.runs import describe_run
 from gym_objstore.spill import Spill
+from gym_objstore.store import joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,13 +55,13 @@ JOBS: Mapping[str, Job] = {
     "trainer": Job(
         reads=FAMILIES,
         writes={
-            "tokens": ("fences",),
+            "tokens": ("fences", "packs"),
             "ledger": ("fences",),
             "manifests": (RUN_FOLDER, "receipts", "consumed", "fences"),
         },
         removes={
             "captures": ("records", "markers"),
-            "tokens": ("intents", "entries", "markers", "refusals", "fences"),
+            "tokens": ("intents", "entries", "markers", "refusals", "packs", "fences"),
             "ledger": ("rows", "failures", "fences"),
             "manifests": (RUN_FOLDER, "receipts", "consumed", "fences"),
         },
@@ -68,7 +69,7 @@ JOBS: Mapping[str, Job] = {
     "sweeper": Job(
         reads=FAMILIES,
         removes={
-            "tokens": ("intents", "entries", "markers", "refusals"),
+            "tokens": ("intents", "entries", "markers", "refusals", "packs"),
             "staged": ("rows",),
             "ledger": ("rows", "failures"),
             "manifests": ("receipts", "consumed"),
@@ -111,7 +112,7 @@ async def _checks(plan: Preflight, store: Store) -> AsyncIterator[Probe]:
             yield await _lists(family, store)
             yield await _reads(family, store)
         for family, kinds in plan.job.writes.items():
-            yield await _writes(family, kinds, store, left=family not in plan.job.removes)
+            yield await _writes(family, kinds, store, left=not set(kinds) <= set(plan.job.removes.get(family, ())))
         for family, kinds in plan.job.removes.items():
             keys = tuple(probe_key(family, kind) for kind in kinds)
             yield await _tried(f"remove {family}/", store, Delete(keys))
@@ -176,7 +177,7 @@ async def _run(run_id: str, job: Job, store: Store) -> AsyncIterator[Probe]:
     for family in job.reads:
         try:
             body = await perform_async(Get(writer_key(family, run_id)), store)
-            if read_object(body) != read_object(bytes(announcement(family, run_id).body)):  # type: ignore[arg-type]
+            if read_object(body) != read_object(joined(announcement(family, run_id).body)):
                 yield Probe(f"run {family}/", "failed", *_OTHER_RUN, kind="foreign_object")
             written.append(family)
         except NotFound:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10.0
 
-_KEEP_ALIVE_SECONDS = 4.0
-"""How long an idle connection may be used again: less than the 5 s after which uvicorn and Node.js close theirs,
-which would fail the request that meets the closing."""
+_KEEP_ALIVE_SECONDS = 2.0
+"""How long an idle connection may be used again: well before uvicorn and Node.js close theirs, after 5 s, which
+would fail the request that meets the closing."""
 
 _POOL = 64
 """Connections of one pool: with every request httpcore looks at all of a pool, once for each idle one."""

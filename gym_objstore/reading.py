@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gym_objstore import captures
 from gym_objstore.calls import ModelCallRecord, model_call
+from gym_objstore.checking import rollouts
 from gym_objstore.errors import Corrupt
-from gym_objstore.flow import folders, run
-from gym_objstore.ids import identifier
-from gym_objstore.keys import RUN_FOLDER, run_prefix
+from gym_objstore.flow import run
+from gym_objstore.keys import rollout_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gym_objstore.captures import Stored
-    from gym_objstore.flow import Flow
     from gym_objstore.keys import CaptureName
     from gym_objstore.store import Store
 
@@ -62,6 +61,13 @@ class Rollout(NamedTuple):
             yield read_call(index, one)
 
 
+class Named(NamedTuple):
+    """The rollouts of a run by their ids, and by their segments where only a hash of the id is known."""
+
+    ids: list[str]
+    unnamed: list[str]
+
+
 def open_rollout(store: Store, run_id: str, rollout_id: str) -> Rollout:
     """List a rollout's captures. Raises ``NotFound`` where nobody captured anything of this run; storage errors."""
     names, incomplete = run(captures.listing(run_id, rollout_id), store)
@@ -76,11 +82,14 @@ def read_call(index: int, stored: Stored) -> ReadCall:
         return ReadCall(index, stored.name, None)
 
 
-def captured_rollouts(run_id: str) -> Flow[tuple[list[str], list[str]]]:
-    """Return the ids of the rollouts that have captures, and the segments of those whose ids are too long for one."""
-    names = yield from folders(run_prefix(captures.FAMILY, run_id))
-    known = {name: identifier(name) for name in names if name != RUN_FOLDER}
-    return [one for one in known.values() if one is not None], [name for name, one in known.items() if one is None]
+def named_rollouts(store: Store, run_id: str, families: Sequence[str] = (captures.FAMILY,)) -> Named:
+    """Return the rollouts of which these families hold something."""
+    ids: set[str] = set()
+    unnamed: set[str] = set()
+    for family in families:
+        for name, prefix in run(rollouts(family, run_id), store).items():
+            (ids if prefix == rollout_prefix(family, run_id, name) else unnamed).add(name)
+    return Named(sorted(ids), sorted(unnamed))
 
 
 def overlapped(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

@@ -120,7 +120,7 @@ class Fences:
             self._occupied.put(rollout)
 
     @property
-    def guard_rests(self) -> bool:
+    def has_rests(self) -> bool:
         """Whether anything stands behind a tombstone or is an old drop-intent."""
         return self._drops or self.retired.meets(self._occupied)
 
@@ -135,7 +135,7 @@ class Fences:
 
 
 class References:
-    """What one family says of the rows in doubt: the calls or objects below ``kind`` in rollouts of ``wanted``.
+    """What the listing of one family says of the rows in doubt.
 
     ``calls`` are those that an intent or a ledger row names; ``read`` the keys of objects that have to be read
     to know, by rollout; ``foreign`` an object that this version cannot understand, for each rollout that has one.

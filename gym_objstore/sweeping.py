@@ -87,7 +87,7 @@ def sweep(run_id: str, found: Callable[[Sequence[Rest]], Flow[object]], *, now: 
     if orphans := rows.marks:
         yield from _again(staging.FAMILY, run_id, lambda *one: _orphan(orphans, *one), before, found)
     for family, fenced in fences.items():
-        if fenced.guard_rests:
+        if fenced.has_rests:
             yield from _again(family, run_id, lambda *one, fenced=fenced: _behind(fenced, *one), before, found)
     return Looked(rows.count, rows.young)
 

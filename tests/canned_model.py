@@ -21,7 +21,7 @@ from tests.web_servers import serving
 
 
 class Upstream:
-    """An ASGI application that is the model; ``url`` is where it answers, ``asked`` the last message of each request."""
+    """The model as an ASGI application, which answers at ``url``; ``asked`` has the last message of each request."""
 
     def __init__(self) -> None:
         self.url = ""

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from gym_objstore.testing.servers import Server
 from tests.server_pool import ServerPool, shared_server
 
-# nemo-gym's server side, which this module imports whole, needs Python 3.12.
+# nemo-gym's server side, which these modules import whole, needs Python 3.12.
 collect_ignore = [] if sys.version_info >= (3, 12) else ["test_capture_compat.py", "test_gym_files_compat.py"]
 
 _POOL = pytest.StashKey[ServerPool]()

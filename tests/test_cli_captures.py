@@ -119,6 +119,11 @@ def test_show_full_unfolds_the_reasoning(url, talk):
     assert "  assistant (reasoning): I should\n    look\n    it up\n" in call(url, "show", "0-0", "--full").stdout
 
 
+def test_one_long_line_of_reasoning_is_folded_too(url, store):
+    capture(store, "0-0", **turn(1, [], {"role": "assistant", "content": "x", "reasoning": "y" * 1_000}))
+    assert f"(reasoning): {'y' * 200}... 800 more characters\n" in call(url, "show", "0-0").stdout
+
+
 def test_show_says_the_same_to_machines_and_tells_of_tokens_as_before(url, store, talk):
     run(put_entry(RUN, make_entry("0-0", "c1"), [announcement("tokens", RUN)]), store)
     found = document(url, "show", "0-0")
@@ -233,6 +238,14 @@ def test_grep_chooses_rollouts_and_models_and_says_by_its_exit_code_whether_it_f
     assert call(url, "grep", "sunny", "--model", "m").exit_code == 0
     assert call(url, "grep", "sunny", "--model", "other").exit_code == 1
     assert call(url, "grep", "(").exit_code == 2
+
+
+def test_rollouts_that_cannot_be_named_are_said(url, store):
+    capture(store, "x" * 150, **turn(1, [{"role": "user", "content": "hi"}], {}))
+    assert "1 rollouts have ids too long" in call(url, "stats").stdout
+    assert "1 rollouts have ids too long" in call(url, "grep", "hi").stderr
+    assert call(url, "grep", "hi", "--rollout", "x" * 150).exit_code == 0
+    assert "user: hi" in call(url, "show", "x" * 150).stdout
 
 
 @pytest.mark.parametrize("command", [("stats",), ("tail", "--once"), ("grep", "x")])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import logging
@@ -12,15 +13,18 @@ import threading
 import time
 from typing import Any
 
+import httpx
 import pytest
 
-from gym_objstore import middleware_call, middleware_copies, middleware_recording
+from gym_objstore import CaptureLedger, middleware_call, middleware_copies, middleware_recording
 from gym_objstore.capture_store import CaptureStore
 from gym_objstore.correlation import SCOPE_KEY, parse_path
 from gym_objstore.errors import Invalid, Unavailable
+from gym_objstore.external_capture import ExternalCapture
 from gym_objstore.middleware import CaptureMiddleware
 from gym_objstore.middleware_recording import CAPTURE_SECONDS
 from tests.asgi_calls import DONE, EVENTS, HELLO, JSON, PATHS, Played, body, start
+from tests.model_server import ModelServer
 from tests.places import place_of
 
 ANSWER = b'{"id": "c1", "choices": []}'
@@ -40,6 +44,15 @@ each = pytest.mark.parametrize("dialect", list(PATHS))
 
 def streamed(*chunks: bytes) -> list[Any]:
     return [start(EVENTS), *(body(chunk) for chunk in chunks), body(b"", more=False)]
+
+
+class Leaving(Played):
+    """The client leaves before the first bytes of the answer."""
+
+    async def send(self, message: Any) -> None:
+        if "body" in message:
+            raise BrokenPipeError
+        await super().send(message)
 
 
 async def until(condition: Any) -> None:
@@ -444,6 +457,28 @@ async def test_a_server_that_says_the_client_left_is_recorded_as_cancelled():
     assert played.store.record["error_category"] == "cancelled"
 
 
+async def test_a_client_that_left_before_a_terminal_event_that_was_said_takes_nothing_from_it():
+    with pytest.raises(BrokenPipeError):
+        await (played := Leaving(start(EVENTS), body(HELLO + DONE, more=False))).run()
+    assert played.store.record["error_category"] is None
+    assert played.store.record["response"]["id"] == "c1"
+
+
+async def test_an_application_that_gives_up_sending_and_goes_on_breaks_no_order(monkeypatch):
+    monkeypatch.setattr(middleware_call, "HELD_BYTES", 20)
+
+    async def impatient(scope, send):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(send(body(b": end\n\n" * 10)), 0.01)
+        played.store.gate.set()
+
+    played = Played(start(EVENTS), body(HELLO + DONE), impatient, body(b": more\n\n"), body(b"", more=False))
+    played.store.gate = asyncio.Event()
+    await played.run()
+    assert played.got == HELLO + DONE + b": end\n\n" * 10 + b": more\n\n"
+    assert played.steps.index("durable") < len(played.steps) - 3
+
+
 async def test_a_client_that_left_when_its_capture_was_durable_changes_nothing():
     played = Played(start(), body(ANSWER, more=False))
 
@@ -489,6 +524,23 @@ async def test_a_store_that_hangs_delays_a_call_for_the_bound_and_not_for_ever(m
     assert await played.store.drain()
     assert played.store.marks == [("0-0", "call-1", "TimeoutError")]
     assert played.store.within == [pytest.approx(0.04)]
+
+
+async def test_a_call_waits_only_once_for_its_record(monkeypatch):
+    waits, wait = [], asyncio.wait
+
+    async def noted(*arguments, **options):
+        waits.append(options["timeout"])
+        return await wait(*arguments, **options)
+
+    monkeypatch.setattr(middleware_call.asyncio, "wait", noted)
+    played = Played(*streamed(HELLO, DONE), within=0.05)
+    played.store.gate = asyncio.Event()
+    await played.run()
+    assert 0 < waits[0] <= 0.05
+    assert waits[1:] == [0]
+    played.store.gate.set()
+    await played.store.drain()
 
 
 async def test_the_bound_is_five_seconds_of_which_the_store_has_four():
@@ -686,3 +738,19 @@ async def test_a_redaction_that_fails_keeps_the_record_out_and_marks(request, ca
     assert await store.is_incomplete_async("0-0")
     assert SECRET not in caplog.text
     await store.close()
+
+
+async def test_before_the_middleware_of_training_calls_both_record_the_call(request):
+    place = place_of("file", request)
+    server, ledger, store = ModelServer(place), CaptureLedger(**place), CaptureStore(**place)
+    app = CaptureMiddleware(ExternalCapture(server, ledger), store)
+    asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://model") as http:
+        answer = await http.post(f"/ng-rollout/0-0/training-token-capture{PATHS['chat']}", json=asked)
+    (record,) = await store.read_async("0-0")
+    (row,) = (await ledger.manifest("0-0"))["records"]
+    assert record["response_raw"] == answer.text
+    assert record["request"] == asked
+    assert record["response"]["id"] == row["response_id"] == "answer-1"
+    for each_one in (server, ledger, store):
+        await each_one.close()

@@ -143,16 +143,16 @@ def test_an_import_that_was_interrupted_goes_on_and_takes_its_guard_down(url, fo
     assert objects(store) == whole
 
 
-class Broken(WrappedStore):
-    """Takes some writes and then no more."""
+class Refusing(WrappedStore):
+    """Takes every object but those with a word in their keys, and notes them all."""
 
-    def __init__(self, inner, writes: int) -> None:
-        super().__init__(inner)
-        self.writes = writes
+    def __init__(self, refused: str = "") -> None:
+        super().__init__(MemoryStore())
+        self.refused, self.asked = refused, []
 
     def put(self, key, body):
-        self.writes -= 1
-        if self.writes < 0:
+        self.asked.append(key)
+        if self.refused and self.refused in key:
             raise Unavailable("gone")
         super().put(key, body)
 
@@ -162,18 +162,21 @@ def test_no_reader_takes_a_part_that_was_imported_for_the_whole(url, folder, sto
     token_files(folder, "0-0", intents=False)
     ledger_file(folder, "0-0")
     files = RolloutFiles(RUN, "0-0", find_files(folder).rollouts["0-0"])
-    for writes in range(1, 14):
-        part = MemoryStore()
+    whole = Refusing()
+    bring(files, whole)
+    assert len(whole.asked) == 4 + 6 + 4
+    for refused in (*whole.asked, "/c0.", "/c1", "/c2"):
+        part = Refusing(refused)
         run(announce(RUN, ("captures", "tokens", "ledger")), part)
         with pytest.raises(Unavailable):
-            bring(files, Broken(part, writes))
+            bring(files, part)
         captured = run(read(RUN, "0-0"), part)
-        assert captured.incomplete or len(captured.captures) in {0, 3}
+        assert captured.incomplete or len(captured.captures) in {0, 3}, refused
         frozen = run(freeze(RUN, "0-0"), part)
-        assert frozen.incomplete or len(frozen.entries) in {0, 3}
+        assert frozen.incomplete or len(frozen.entries) in {0, 3}, refused
         rows = run(manifest(RUN, "0-0"), part)
         guarded = any(one.model_call_id == "import-unfinished" for one in rows.failures)
-        assert guarded or len(rows.records) in {0, 2}
+        assert guarded or len(rows.records) in {0, 2}, refused
 
 
 def test_dry_run_stores_nothing(url, folder, store):
@@ -422,6 +425,12 @@ def test_rollouts_that_no_file_can_be_named_after_are_said(url, out, store):
 def test_export_refuses_what_it_cannot_do(url, folder, out, tmp_path):
     assert call(url, "export", "--to", str(out)).exit_code == 3
     assert not out.exists()
+    capture_file(folder, "0-0", exchange("c1", 1.0))
+    call(url, "import", str(folder))
+    for arguments in ((), ("--format", "parquet")):
+        result = call(url, "export", "--to", str(out), "--rollout", "0-1", *arguments)
+        assert (result.exit_code, "no such rollout" in result.stderr) == (3, True)
+    assert contents(out) == {}
     (tmp_path / "file").touch()
     assert call(url, "export", "--to", str(tmp_path / "file")).exit_code == 2
     assert call(url, "export", "--to", str(out), "--payloads").exit_code == 2

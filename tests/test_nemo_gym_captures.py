@@ -475,9 +475,10 @@ async def test_a_client_that_leaves_while_its_capture_is_written_loses_nothing(a
 
 async def test_a_client_that_leaves_before_its_capture_is_written_loses_nothing(active):
     app, busy = Answer(), threading.Event()
-    with ThreadPoolExecutor(1) as threads:
+    with ThreadPoolExecutor(2) as threads:
         asyncio.get_running_loop().set_default_executor(threads)
-        threads.submit(busy.wait)
+        for _ in range(2):
+            threads.submit(busy.wait)
         call = Call(active, app)
         await app.ended.wait()
         await call.hang_up()

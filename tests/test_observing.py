@@ -45,6 +45,7 @@ def events(told) -> list[tuple[str, str, str, str, str]]:
 def test_a_key_is_counted_by_family_and_kind_only():
     assert place_of("tokens/run-1/r1/entries/c1.full.none.0.e1") == ("tokens", "entries")
     assert place_of("tokens/run-1/!run/writer") == ("tokens", "run")
+    assert place_of("tokens/run-1/r1/packs/p") == ("tokens", "packs")
     assert place_of("ledger/run-1/r1/") == ("ledger", "")
     assert place_of("staged/") == ("staged", "")
     assert place_of("") == ("other", "")

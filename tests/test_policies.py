@@ -31,9 +31,10 @@ from gym_objstore import (
 )
 from gym_objstore.capture_store import CaptureStore
 from gym_objstore.checking import check_rollout, rollouts, runs
-from gym_objstore.diagnosis import diagnose, verdict
+from gym_objstore.diagnosis import verdict
 from gym_objstore.errors import NotFound, Retired
 from gym_objstore.flow import run
+from gym_objstore.preflight import Preflight, fly
 from gym_objstore.records import ParentResolutionStatus
 from gym_objstore.run_removal import remove_run
 from gym_objstore.store.opening import open_store
@@ -66,7 +67,6 @@ KEYS = tuple(
             "fences/drop.s.c",
         ),
         "tokens/run/!run": ("writer",),
-        "tokens/!probe/p": ("0/fences/probe",),
         "staged/run/r": ("rows/c",),
         "staged/run/!run": ("writer",),
         "ledger/run/r": ("rows/c/1", "failures/c", "fences/tombstone", "fences/drop.s.c"),
@@ -81,7 +81,6 @@ KEYS = tuple(
 FAMILIES = ("captures/*", "tokens/*", "staged/*", "ledger/*", "manifests/*")
 RECORDS = "captures/run/*"
 CALLS = ("tokens/run/r/[!fp]*", "ledger/run/r/rows/*", "ledger/run/r/failures/*")
-PROBES = "tokens/!probe/*"
 READS = {
     "model-server": ("captures/*", "tokens/*", "ledger/*"),
     "inference-worker": ("staged/*",),
@@ -90,14 +89,14 @@ READS = {
     "viewer": FAMILIES,
 }
 WRITES = {
-    "model-server": (RECORDS, *CALLS, "tokens/run/!run/*", "ledger/run/!run/*", PROBES),
+    "model-server": (RECORDS, *CALLS, "tokens/run/!run/*", "ledger/run/!run/*"),
     "inference-worker": ("staged/*",),
-    "trainer": ("tokens/run/r/fences/*", "tokens/run/r/packs/*", "ledger/run/r/fences/*", "manifests/*", PROBES),
+    "trainer": ("tokens/run/r/fences/*", "tokens/run/r/packs/*", "ledger/run/r/fences/*", "manifests/*"),
     "sweeper": (),
     "viewer": (),
 }
 REMOVALS = {
-    "model-server": ("ledger/run/r/rows/*", "ledger/run/r/failures/*", PROBES),
+    "model-server": ("ledger/run/r/rows/*", "ledger/run/r/failures/*"),
     "inference-worker": (),
     "trainer": ("captures/*", "tokens/*", "ledger/*", "manifests/*"),
     "sweeper": (
@@ -321,14 +320,24 @@ async def test_a_viewer_does_its_whole_job(scene):
     await source.close()
 
 
-@pytest.mark.parametrize("identity", ["model-server", "trainer"])
-async def test_the_preflight_finds_nothing_wrong_and_leaves_nothing(scene, identity):
-    options = scene.options(identity)
+@pytest.mark.parametrize("identity", IDENTITIES)
+async def test_the_preflight_of_an_identity_finds_nothing_wrong(scene, identity):
+    assert await preflight(scene, identity, identity) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("identity", "other"), [("inference-worker", "model-server"), ("viewer", "sweeper"), ("sweeper", "trainer")]
+)
+async def test_the_preflight_notices_that_somebody_is_not_who_it_should_be(scene, identity, other):
+    assert await preflight(scene, identity, other) == "failed"
+
+
+async def preflight(scene, identity, job):
+    plan = Preflight(job, scene.options(identity), None, str(scene.spill))
     store = scene.store(identity)
-    probes = [one async for one in diagnose(store, options)]
-    assert verdict(probes) != "failed", probes
-    assert list(scene.admin.scan("tokens/!probe/")) == []
+    probes = [one async for one in fly(plan, store)]
     await store.close_async()
+    return verdict(probes)
 
 
 REFUSED = (403, 501)

@@ -134,6 +134,23 @@ async def test_with_its_own_policy_every_identity_passes(kind, identity, request
     await store.close_async()
 
 
+async def test_an_s3_server_passes_with_every_check_answered(moto_server, prefix, tmp_path):
+    options = StoreOptions.of(f"s3://{BUCKET}/{prefix}", **moto_server.settings())
+    store = open_store(options)
+    found = await checks("sweeper", store, options, run_id="run-1")
+    assert list(verdicts(found).items()) == [
+        ("reach", "ok"),
+        *((f"{verb} {family}/", "ok") for family in FAMILIES for verb in ("list", "read")),
+        *((f"remove {family}/", "ok") for family in ("tokens", "staged", "ledger", "manifests")),
+        ("run", "no_writer"),
+        ("descriptor", "ok"),
+        ("clock", "ok"),
+        ("versioning", "ok"),
+        ("object_lock", "ok"),
+    ]
+    await store.close_async()
+
+
 async def test_what_a_reader_may_not_do_is_refused_by_name_with_a_next_step(seaweedfs_server, prefix, tmp_path):
     viewer = make_user(seaweedfs_server, document("viewer", bucket=BUCKET, prefix=f"{prefix}/"))
     options = StoreOptions.of(f"s3://{BUCKET}/{prefix}", **viewer.settings())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import logging
 import random
@@ -16,8 +17,10 @@ import pytest
 from gym_objstore import CaptureStore
 from gym_objstore.codec import FORMAT, unpack
 from gym_objstore.errors import Invalid, ObjstoreError, Unavailable
+from gym_objstore.middleware import CaptureMiddleware
 from gym_objstore.redaction import redaction
 from gym_objstore.testing.wrapping import WrappedStore
+from tests.asgi_calls import DONE, EVENTS, Played, body, start
 from tests.places import place_of
 
 KEY, NAMED, ADDRESS = "sk-proj-abcdefghijklmnop", "hunter2-is-my-secret", "ada.lovelace@example.org"
@@ -152,6 +155,40 @@ async def test_a_cancelled_call_whose_write_fails_says_nothing_of_it(store, tmp_
     await asyncio.gather(task, return_exceptions=True)
     await store.drain("0-0")
     require_clean(*texts(tmp_path), *logged(caplog))
+    store.connection.store = working
+    await store.close()
+
+
+HEADERS = [(b"authorization", f"Bearer {KEY}".encode()), (b"x-session-id", TEXT.encode()), (b"cookie", NAMED.encode())]
+SAID = json.dumps({"choices": [{"message": {"role": "assistant", "content": TEXT}}]}).encode()
+CHUNKS = [
+    b"data: " + json.dumps({"choices": [{"delta": {"content": TEXT[at : at + 9]}}]}).encode() + b"\n\n"
+    for at in range(0, 900, 9)
+]
+ANSWERS = {
+    "JSON": [start(), body(SAID, more=False)],
+    "text": [start(status=500), body(TEXT.encode(), more=False)],
+    "a stream": [start(EVENTS), *map(body, CHUNKS), body(DONE, more=False)],
+    "a stream that ends early": [start(EVENTS), *map(body, CHUNKS), body(b"", more=False)],
+    "an exception": [ValueError(TEXT)],
+}
+
+
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("answer", ANSWERS)
+async def test_it_gets_through_no_model_server_whose_calls_are_captured(store, answer, down, tmp_path, caplog):
+    working = store.connection.store
+    if down:
+        store.connection.store = Down(working)
+    request = {"type": "http.request", "body": json.dumps({"messages": [{"role": "user", "content": TEXT}]}).encode()}
+    played = Played(*ANSWERS[answer], client=[request])
+    played.middleware = CaptureMiddleware(played.app, store)
+    with contextlib.suppress(ValueError):
+        await played.run(headers=HEADERS)
+    await store.drain("0-0")
+    found = list(texts(tmp_path))
+    assert any('"dialect":"chat"' in text for text in found)
+    require_clean(*found, *logged(caplog))
     store.connection.store = working
     await store.close()
 

@@ -33,6 +33,8 @@ _AROUND = 60
 _SKEW_SECONDS = 10
 """How far a writer's clock may be behind, so that ``tail`` does not take its calls for old ones."""
 
+_UNNAMED = "{} rollouts have ids too long to be read from their keys and were left out; name one to see it"
+
 Lines = Annotated[bool, typer.Option("--json", help="Print JSON for machines, one document a line.")]
 Rollout = Annotated[str | None, typer.Option("--rollout", help="Only this rollout.")]
 
@@ -45,11 +47,11 @@ def stats(
 ) -> None:
     """Add up a run: calls, tokens, latency percentiles (within 1 %), error rates per model and dialect, losses."""
     from gym_objstore.calls_stats import RunStats
-    from gym_objstore.reading import captured_rollouts, overlapped
+    from gym_objstore.reading import named_rollouts, overlapped
 
     store, run_id = open_store(place), require_run(run_id)
     require_known_run(run_id, store)
-    rollouts, hashed = run(captured_rollouts(run_id), store)
+    rollouts, hashed = named_rollouts(store, run_id)
     total = RunStats()
     counted = overlapped(partial(_counted, store, run_id), rollouts)
     for part in tracked(counted, "reading", len(rollouts)):
@@ -99,7 +101,7 @@ def _say_stats(found: dict[str, Any]) -> None:
     if found["error_categories"]:
         say("errors: " + ", ".join(f"{name} {count}" for name, count in found["error_categories"].items()))
     if hashed := found["unnamed_rollouts"]:
-        say(f"{len(hashed)} rollouts have ids too long for their keys and were left out; show them by their ids")
+        say(_UNNAMED.format(len(hashed)))
 
 
 @on_a_store
@@ -111,7 +113,11 @@ def tail(
     once: Annotated[bool, typer.Option("--once", help="Print all calls that are there, and end.")] = False,  # noqa: FBT002
     json: Lines = False,  # noqa: FBT002
 ) -> None:
-    """Follow a run: a line for each call when its capture comes. A look lists 64 rollouts at most, busy ones first."""
+    """Follow a run: a line for each call when its capture comes.
+
+    A look costs one listing of the run's rollouts and at most 64 of single rollouts, the busy ones first. An idle one
+    of thousands may take minutes to be noticed when it goes on; --rollout follows one for a listing a look.
+    """
     from gym_objstore.captures_following import BUDGET, Following
 
     store, run_id = open_store(place), require_run(run_id)
@@ -196,7 +202,7 @@ def grep(
     json: Lines = False,  # noqa: FBT002
 ) -> None:
     """Search what was said in a run; what calls repeat is searched once. Exits with 1 if nothing was found."""
-    from gym_objstore.reading import captured_rollouts, overlapped
+    from gym_objstore.reading import Named, named_rollouts, overlapped
 
     try:
         search = Search(re.compile(pattern, re.IGNORECASE if ignore_case else 0), model, role)
@@ -204,16 +210,21 @@ def grep(
         raise Invalid(f"not a regular expression: {error}, pattern={pattern!r}", kind="bad_option") from error
     store, run_id = open_store(place), require_run(run_id)
     require_known_run(run_id, store)
-    rollouts = [rollout] if rollout else run(captured_rollouts(run_id), store)[0]
+    rollouts, hashed = Named([rollout], []) if rollout else named_rollouts(store, run_id)
     matches = unreadable = 0
     for found, damaged in tracked(
         overlapped(partial(_searched, store, run_id, search), rollouts), "searching", len(rollouts)
     ):
         matches, unreadable = matches + len(found), unreadable + damaged
         for one in found:
-            print_line(one) if json else say("{rollout_id}  call {call_index}  {role} {kind}: {excerpt}".format(**one))
+            if json:
+                print_line(one)
+            else:
+                say("{rollout_id}  call {call_index}  {role} {kind}: {excerpt}".format(**one))
     if unreadable:
         remark(f"{unreadable} captures are damaged and were not searched")
+    if hashed:
+        remark(_UNNAMED.format(len(hashed)))
     raise typer.Exit(int(not matches))
 
 

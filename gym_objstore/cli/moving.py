@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gym_objstore.cli.look import no_rollout
 from gym_objstore.cli.options import Json, Run, on_a_store, require_known_run, require_run
 from gym_objstore.cli.printing import print_json, say, tracked
 from gym_objstore.errors import Invalid
@@ -21,6 +22,7 @@ from gym_objstore.store.opening import open_store
 from gym_objstore.store.options import StoreOptions
 
 if TYPE_CHECKING:
+    from gym_objstore.reading import Rollout
     from gym_objstore.store import Store
 
 _NAMES_SHOWN = 5
@@ -140,13 +142,20 @@ def export(
 
 
 def _to_files(store: Store, run_id: str, chosen: list[str] | None, *, to: Path) -> dict[str, Any]:
-    from gym_objstore.exporting import exported_rollouts
-    from gym_objstore.gym_export import export_rollout
+    from gym_objstore.gym_export import FAMILIES, export_rollout
     from gym_objstore.gym_folder import is_gym_id, sync_folder
+    from gym_objstore.reading import Named, named_rollouts
 
-    known, hashed = run(exported_rollouts(run_id), store) if chosen is None else (dict.fromkeys(chosen), ())
+    known, hashed = named_rollouts(store, run_id, FAMILIES) if chosen is None else Named(chosen, [])
     named = [one for one in known if is_gym_id(one)]
-    done = _total(lambda one: export_rollout(run_id, one, to, store=store), named, "exporting")
+
+    def exported(rollout_id: str) -> Counter[str]:
+        written = export_rollout(run_id, rollout_id, to, store=store)
+        if chosen is not None and not written["files"]:
+            raise no_rollout(run_id, rollout_id)
+        return written
+
+    done = _total(exported, named, "exporting")
     sync_folder(to)
     names = ("files", "unchanged", "bytes", "captures", "damaged_captures", "entries", "rows", "left_out", "retired")
     unnamed = [one for one in known if not is_gym_id(one)]
@@ -162,11 +171,18 @@ def _to_files(store: Store, run_id: str, chosen: list[str] | None, *, to: Path) 
 
 def _to_parquet(store: Store, run_id: str, chosen: list[str] | None, *, to: Path, payloads: bool) -> dict[str, Any]:
     from gym_objstore import parquet
-    from gym_objstore.reading import captured_rollouts, open_rollout
+    from gym_objstore.reading import Named, named_rollouts, open_rollout
 
-    known, hashed = run(captured_rollouts(run_id), store) if chosen is None else (chosen, [])
-    opened = (open_rollout(store, run_id, one) for one in tracked(known, "exporting", len(known)))
+    known, hashed = named_rollouts(store, run_id) if chosen is None else Named(chosen, [])
+
+    def opened() -> Iterator[Rollout]:
+        for one in tracked(known, "exporting", len(known)):
+            found = open_rollout(store, run_id, one)
+            if chosen is not None and not (found.names or found.incomplete):
+                raise no_rollout(run_id, one)
+            yield found
+
     path = to / parquet.FILE_NAME
-    written = parquet.write_calls(path, opened, payloads=payloads)
+    written = parquet.write_calls(path, opened(), payloads=payloads)
     place = {"run_id": run_id, "format": "parquet", "file": str(path), "rollouts": len(known)}
     return {**place, **written._asdict(), "left_out": 0, "unnamed_rollouts": hashed}

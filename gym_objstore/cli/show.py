@@ -31,6 +31,8 @@ _HEADER = (
     ("tokens_reasoning", "reasoning"),
 )
 _FOLDED = {"reasoning"}
+_WIDTH = 200
+"""Characters of a folded line."""
 
 
 @on_a_store
@@ -151,9 +153,15 @@ def _say_turn(turn: Turn, *, full: bool) -> None:
     elif turn.kind != "text":
         label += f" ({turn.kind if turn.kind != 'other' or not turn.name else turn.name})"
     lines = turn.text.splitlines() or [""]
-    if turn.kind in _FOLDED and not full and len(lines) > 1:
-        lines = [lines[0], f"... {len(lines) - 1} more lines"]
+    if turn.kind in _FOLDED and not full:
+        lines = _folded(lines)
     say(f"  {label}: " + "\n    ".join(lines), style="dim" if turn.kind in _FOLDED else None)
+
+
+def _folded(lines: list[str]) -> list[str]:
+    """Return the beginning, and how much more there is."""
+    head = lines[0] if len(lines[0]) <= _WIDTH else f"{lines[0][:_WIDTH]}... {len(lines[0]) - _WIDTH} more characters"
+    return [head, *([f"... {len(lines) - 1} more lines"] if len(lines) > 1 else [])]
 
 
 def _say_tokens(rollout_id: str, report: Report) -> None:

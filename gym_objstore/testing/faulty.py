@@ -3,9 +3,8 @@
 """A store in which things go wrong at random, the same things again for the same seed.
 
 Owns: which faults there are and when each happens. Does not own: what must hold under them; tests say that.
-Whether a request fails follows from the seed, the request, and how often it was made before, and not from
-what others do meanwhile, so a seed can be replayed where keys repeat, in threads too. Two faults last
-for a while, counted in requests: a full disk, and a permission that was taken away.
+Whether a request fails follows from the seed, the request, and how often it was made before, not from what others
+do meanwhile. Two faults last for a number of requests: a full disk, and a permission that was taken away.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class FaultyStore(WrappedStore):
         self._recent: list[tuple[str, Meta | None]] = []
 
     def __repr__(self) -> str:
-        return f"FaultyStore({self.store!r}, seed={self.seed}, faults={self.faults})"
+        return f"FaultyStore(seed={self.seed}, faults={self.faults})"
 
     def heal(self) -> None:
         """End every fault; writes that are still on their way arrive."""
@@ -117,11 +116,11 @@ class FaultyStore(WrappedStore):
 
     def put(self, key: str, body: Body) -> None:  # noqa: D102 - the protocol documents these
         data = joined(body)
-        self._do("put", key, lambda: self._stored(key, data))
+        self._do("put", key, lambda: self._put(key, data))
 
     async def put_async(self, key: str, body: Body) -> None:  # noqa: D102
         data = joined(body)
-        fate = await self._begin_async("put", key, lambda: self._stored(key, data))
+        fate = await self._begin_async("put", key, lambda: self._put(key, data))
         self._remember(key, None)
         await self.store.put_async(key, data)
         _end(fate, None)
@@ -216,9 +215,8 @@ class FaultyStore(WrappedStore):
             if draw.random() < getattr(self.faults, kind):
                 held = "put" if kind == "full" else verb
                 self._spells[f"{kind} {held}"] = self._requests + draw.randint(1, SPELL)
-        error: ObjstoreError
         if self._spells.get(f"full {verb}", 0) >= self._requests:
-            error = Unavailable("the storage is full", kind=FULL, key=key)
+            error: ObjstoreError = Unavailable("the storage is full", kind=FULL, key=key)
         elif self._spells.get(f"denied {verb}", 0) >= self._requests:
             error = Denied("the storage refused access", kind="access_denied", key=key)
         else:
@@ -249,7 +247,7 @@ class FaultyStore(WrappedStore):
                 return fate._replace(after=silent) if done else fate._replace(before=silent)
         return fate._replace(damage=kind)
 
-    def _stored(self, key: str, data: bytes) -> None:
+    def _put(self, key: str, data: bytes) -> None:
         self._remember(key, None)
         self.store.put(key, data)
 

@@ -51,6 +51,7 @@ its second half that says it is whole. ``repeat``: a listing that names the toke
 _CHUNK = 1 << 16
 _NO_BODY = (204, 304)
 _CONTENTS = re.compile(rb"<Contents>.*?</Contents>", re.DOTALL)
+_NEXT = re.compile(rb"<NextContinuationToken>.*?</NextContinuationToken>", re.DOTALL)
 
 
 class Message(NamedTuple):
@@ -159,9 +160,10 @@ class FaultyProxy:
         return reader, writer
 
     def _fault(self, request: Message) -> str:
+        fault = ""
         if self.choose is not None:
             fault = self.choose(request)
-        else:
+        elif self.faults:
             self._asked[request.start] += 1
             draw = random.Random(f"{self.seed} {request.start!r} {self._asked[request.start]}")  # noqa: S311
             fault = next((one for one in FAULTS if draw.random() < self.faults.get(one, 0.0)), "")
@@ -275,14 +277,10 @@ def _listing(fault: str, request: Message, answer: Message) -> Message:
         body = answer.body
         for one in found[(len(found) + 1) // 2 :]:
             body = body.replace(one, b"")
-        body = re.sub(rb"<NextContinuationToken>.*?</NextContinuationToken>", b"", body)
-        return answer.instead(body.replace(b"<IsTruncated>true", b"<IsTruncated>false"))
-    query = parse_qs(urlsplit(request.start.split(b" ")[1]).query)
-    token = query.get(b"continuation-token", [b""])[0]
+        return answer.instead(_NEXT.sub(b"", body).replace(b"<IsTruncated>true", b"<IsTruncated>false"))
+    token = parse_qs(urlsplit(request.start.split(b" ")[1]).query).get(b"continuation-token", [b""])[0]
     again = b"<NextContinuationToken>" + token + b"</NextContinuationToken>"
-    if not token:
-        return answer
-    return answer.instead(re.sub(rb"<NextContinuationToken>.*?</NextContinuationToken>", lambda _: again, answer.body))
+    return answer.instead(_NEXT.sub(lambda _: again, answer.body)) if token else answer
 
 
 def _with_one_bit_changed(body: bytes) -> bytes:

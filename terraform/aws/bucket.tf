@@ -53,6 +53,13 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "this" {
       kms_master_key_id = local.kms_key_arn
     }
   }
+
+  lifecycle {
+    precondition {
+      condition     = var.encryption == "aws:kms" || var.kms_key_arn == null
+      error_message = "kms_key_arn is given, but encryption is AES256: choose one."
+    }
+  }
 }
 
 resource "aws_s3_bucket_policy" "this" {

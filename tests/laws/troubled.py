@@ -189,7 +189,7 @@ class Play:
         self.chance.shuffle(parts)
         await asyncio.gather(*parts)
         shared = self.sink.connection
-        while shared.writer._pending:  # draining would need a thread
+        while shared.writer._pending:  # noqa: ASYNC110 - draining would need a thread
             await asyncio.sleep(0)
         self.trouble.heal()
         for kept in list(shared.spill.kept()):

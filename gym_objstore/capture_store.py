@@ -24,7 +24,7 @@ from gym_objstore.observing import Event, report
 from gym_objstore.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from gym_objstore.captures import Captured
     from gym_objstore.flow import Put
@@ -80,13 +80,15 @@ class CaptureStore(Component):
 
         ``within`` bounds the seconds until this returns or raises: a write that takes longer goes to the spill.
         """
+        require_id(rollout_id, "rollout id")
         until = None if within is None else asyncio.get_running_loop().time() + within
-        put = await asyncio.to_thread(self._prepared, rollout_id, exchange, time.time())
+        prepare = partial(self._prepared, rollout_id, exchange, time.time())
         lost = partial(self.mark_incomplete_async, rollout_id)
-        await self.connection.writer.finish(rollout_id, self._store(put, until), lost=lost)
+        await self.connection.writer.finish(rollout_id, self._store(prepare, until), lost=lost)
 
-    async def _store(self, put: Put, until: float | None) -> None:
+    async def _store(self, prepare: Callable[[], Put], until: float | None) -> None:
         connection = self.connection
+        put = await asyncio.to_thread(prepare)
         try:
             async with asyncio.timeout_at(until):
                 await connection.write(captures.FAMILY, partial(write, put))

@@ -99,6 +99,11 @@ class TrainerClient(Component):
         flow = partial(published.mark_consumed, self.settings.run_id, rollout_ids, checkpoint_id)
         return await self.connection.write(published.FAMILY, flow)
 
+    def mark_consumed_now(self, rollout_ids: Iterable[str], checkpoint_id: str) -> tuple[str, ...]:
+        """Say what the next checkpoint will contain, from a thread without a loop; see ``mark_consumed``."""
+        flow = partial(published.mark_consumed, self.settings.run_id, rollout_ids, checkpoint_id)
+        return self.connection.write_now(published.FAMILY, flow)
+
     async def retire_consumed(self, checkpoint_ids: Iterable[str]) -> Removal:
         """Retire what these checkpoints consumed, once they are safe; see ``receipts_published.retire_consumed``.
 
@@ -106,6 +111,10 @@ class TrainerClient(Component):
         then not read again.
         """
         return await self.connection.play(published.retire_consumed(self.settings.run_id, checkpoint_ids))
+
+    def retire_consumed_now(self, checkpoint_ids: Iterable[str]) -> Removal:
+        """Retire what checkpoints consumed, from a thread without a loop; see ``retire_consumed``."""
+        return self.connection.play_now(published.retire_consumed(self.settings.run_id, checkpoint_ids))
 
 
 def _finished(found: Sequence[Published]) -> list[Published]:

@@ -169,6 +169,17 @@ async def test_a_cancelled_callers_write_lands_and_is_waited_for(gated):
     assert not await gated.is_incomplete_async("0-0")
 
 
+async def test_a_caller_that_is_cancelled_at_once_loses_nothing(gated):
+    gated.connection.store.gate.set()
+    caller = asyncio.create_task(gated.record_async("0-0", exchange()))
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert await gated.drain("0-0", timeout=10)
+    assert len(await gated.read_async("0-0")) == 1
+
+
 async def test_a_cancelled_callers_write_that_fails_leaves_a_marker(gated):
     gated.connection.store.error = Invalid("refused")
     caller = asyncio.create_task(gated.record_async("0-0", exchange()))

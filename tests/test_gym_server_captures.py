@@ -311,6 +311,7 @@ async def test_a_client_that_leaves_before_the_answer_is_in_the_record(place, se
     assert record["request"] == {"messages": [{"role": "user", "content": "HOLD:30"}]}
 
 
+@pytest.mark.timeout(300)
 async def test_each_worker_of_an_entry_module_captures(folder, seaweedfs_server, model, tmp_path):
     place = {"url": f"s3://{BUCKET}/{folder.name}-workers", **seaweedfs_server.settings(), "run_id": RUN}
     environment = environment_of(place | {"spill_dir": str(tmp_path)}) | {"GYM_OBJSTORE_REDACT": "emails"}
@@ -349,7 +350,12 @@ async def test_a_component_in_gyms_yaml_captures_beside_its_tokens(tmp_path, req
         "lineage_store": "gym_objstore_nemo_gym:LineageStore",
         "lineage_store_kwargs": kwargs,
     }
-    with stub_worker(tmp_path) as worker, gym_server(tmp_path, [worker], capture, environment=secrets) as server:
+    unused = tmp_path / "unused"
+    settings = {"observability_enabled": True, "model_call_capture_dir": str(unused)}
+    with (
+        stub_worker(tmp_path) as worker,
+        gym_server(tmp_path, [worker], capture, environment=secrets, settings=settings) as server,
+    ):
         async with agents_client() as client:
             await asyncio.gather(
                 *(
@@ -366,3 +372,5 @@ async def test_a_component_in_gyms_yaml_captures_beside_its_tokens(tmp_path, req
         assert "sk-0123456789abcdef0123" not in json.dumps(record)
     await store.close()
     await source.close()
+    assert not unused.exists()
+    assert server.log.read_text(encoding="utf-8").count("model_call_capture_dir is not used") == 1

@@ -167,3 +167,13 @@ def test_a_list_that_is_read_before_the_store_is_found_wrong():
 def test_a_collector_that_retires_before_it_publishes_is_found_wrong():
     result = play(sweeper(), collector(publish_first=False), start=RECORDED)
     assert any("took" in str(one) for one in result.violations)
+
+
+@pytest.mark.parametrize("late", ["rows/", "fences/"])
+@pytest.mark.parametrize(("other", "start"), [(worker, EMPTY), (collector, RECORDED), (trainer, PUBLISHED)])
+def test_a_sweep_whose_listings_have_pages(late, other, start):
+    result = play(
+        sweeper(), other(), start=start, bounds=Bounds(crashes=0, lost=0, second_page=lambda key: late in key)
+    )
+    assert not result.violations, str(result)
+    assert result.schedules > 1_000_000

@@ -79,7 +79,7 @@ def unpack(body: bytes, header_bytes: int, digest: str) -> dict[str, Any]:
         view = memoryview(body)[header_bytes:]
         for origin in origins:
             _insert(found, origin["path"], _value(origin, header.get(origin["path"]), view))
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, Corrupt):
             raise
         raise Corrupt("the header of the attachments cannot be read", kind="bad_attachment") from error
@@ -136,6 +136,8 @@ def _value(origin: dict[str, Any], described: dict[str, Any] | None, view: memor
     if len(data) != end - start or _sha256(data) != origin["sha256"]:
         raise Corrupt(f"the bytes of the attachment {path!r} are damaged")
     shape = tuple(origin["shape"])
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise Corrupt(f"the attachment {path!r} has no shape", kind="bad_attachment")
     return value_of(Tensor(described["dtype"], shape, data, origin["kind"], origin["dtype"], shape, 0))
 
 

@@ -150,6 +150,8 @@ def _array(tensor: Tensor, numpy: ModuleType) -> Any:
 def _torch(tensor: Tensor, torch: ModuleType) -> Any:
     dtype = getattr(torch, tensor.dtype)
     if not tensor.data:
+        if prod(tensor.origin_shape):
+            raise ValueError(tensor.origin_shape)
         return torch.empty(tensor.origin_shape, dtype=dtype)
     try:
         flat = torch.from_dlpack(_imported("numpy").frombuffer(tensor.data, "u1"))

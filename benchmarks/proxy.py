@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What capture in the proxy adds to streams: the same calls to the upstream, through the proxy, and captured.
 
-Run: ``python -m benchmarks.proxy [--json]``. The upstream, the proxy and a real SeaweedFS are processes of their
-own on this machine. 64 callers ask one question after another, each answered by a stream of 100 events over some
-2 seconds; the three kinds of call take turns. A call without a rollout prefix passes the same proxy uncaptured.
+The upstream and the proxy are processes of their own on this machine; ``python -m benchmarks.proxy`` serves the
+upstream. Callers ask one question after another, each answered by a stream of 100 events over some 2 seconds; the
+three kinds of call take turns. A call without a rollout prefix passes the same proxy uncaptured.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
+from benchmarks.harness import Row, at_least, at_most
 from gym_objstore import CaptureStore
-from gym_objstore.testing import servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CALLERS = 64
+    from benchmarks.places import Place
+
+RUN = "benchmark"
 CALLS = 2
-REPETITIONS = 4
 EVENTS = 100
 FIRST_SECONDS, EVENT_SECONDS = 0.2, 0.018
 PATH = "/v1/chat/completions"
@@ -85,21 +86,23 @@ async def call(port: int, path: str) -> Took:
     return Took(first - began, total - began)
 
 
-async def measure(ports: dict[str, int]) -> dict[str, list[Took]]:
+async def measure(ports: dict[str, int], callers: int, repetitions: int) -> dict[str, list[Took]]:
     """Return what the calls of each kind took; the first repetition only warms up."""
     took: dict[str, list[Took]] = {kind: [] for kind in KINDS}
-    for repetition in range(REPETITIONS + 1):
+    for repetition in range(repetitions + 1):
         for kind, prefix in KINDS.items():
-            first = repetition * CALLERS
-            paths = [prefix.format(number=number) + PATH for number in range(first, first + CALLERS)]
-            found = await asyncio.gather(*(caller(ports[kind], path, number) for number, path in enumerate(paths)))
+            first = repetition * callers
+            paths = [prefix.format(number=number) + PATH for number in range(first, first + callers)]
+            beginnings = [number / callers * EVENTS * EVENT_SECONDS for number in range(callers)]
+            asked = zip(paths, beginnings, strict=True)
+            found = await asyncio.gather(*(caller(ports[kind], path, begins) for path, begins in asked))
             took[kind] += [one for calls in found for one in calls] if repetition else []
     return took
 
 
-async def caller(port: int, path: str, number: int) -> list[Took]:
+async def caller(port: int, path: str, begins: float) -> list[Took]:
     """Ask one question after another. Callers begin one by one: rollouts do not keep step."""
-    await asyncio.sleep(number / CALLERS * EVENTS * EVENT_SECONDS)
+    await asyncio.sleep(begins)
     return [await call(port, path) for _ in range(CALLS)]
 
 
@@ -123,34 +126,41 @@ def cpu_seconds(process: subprocess.Popen[str]) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def run(server: servers.Server, folder: str) -> dict[str, Any]:
-    """Run everything against one store and return the figures."""
-    url = f"s3://{servers.make_bucket(server, 'benchmark')}/proxy"
-    keys = {"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key}
-    place = ["--url", url, "--run-id", "run-1", "--endpoint", server.endpoint, "--region", server.region]
-    with running("benchmarks.proxy", "--upstream") as (upstream_port, _):
-        to = ["--upstream", f"http://127.0.0.1:{upstream_port}", "--port", "0", "--spill-dir", f"{folder}/spill"]
-        with running("gym_objstore", "proxy", *to, *place, **keys) as (port, process):
-            took = asyncio.run(measure({"direct": upstream_port, "proxied": port, "captured": port}))
-            seconds = cpu_seconds(process)
-    settings: dict[str, Any] = server.settings()
-    store = CaptureStore(url, "run-1", spill_dir=f"{folder}/spill", **settings)
-    rollouts = range(CALLERS * (REPETITIONS + 1))
-    captured = sum(one["error_category"] is None for number in rollouts for one in store.read(f"{number}-0"))
-    return {"captured": f"{captured} of {len(rollouts) * CALLS}", "proxy_cpu_seconds": seconds} | figures(took)
-
-
-def figures(took: dict[str, list[Took]]) -> dict[str, Any]:
-    """Return medians in milliseconds, and what each step adds in percent of the upstream's own time."""
-    found: dict[str, Any] = {}
+def proxy_rows(place: Place) -> Iterator[Row]:
+    """Yield what the proxy and the capture add to the time of the first event and to the whole."""
+    if place.scheme == "memory":
+        yield Row("streams", "ms", {}, note="not measured: a store in memory is not shared with the proxy")
+        return
+    callers, repetitions = place.sizes.streams, place.sizes.repetitions
+    with tempfile.TemporaryDirectory() as spill:
+        took, seconds = _streamed(place, spill)
+        store = place.make(CaptureStore, RUN, spill_dir=spill)
+        rollouts = range(callers * (repetitions + 1))
+        captured = sum(one["error_category"] is None for number in rollouts for one in store.read(f"{number}-0"))
+    note = f"proxy CPU {seconds:.1f} s"
     for field in Took._fields:
-        of = {kind: 1000 * median(getattr(one, field) for one in took[kind]) for kind in KINDS}
-        added = {
-            "proxy_adds_percent": 100 * (of["proxied"] - of["direct"]) / of["direct"],
-            "capture_adds_percent": 100 * (of["captured"] - of["proxied"]) / of["direct"],
-        }
-        found[field] = {name: round(value, 2) for name, value in (of | added).items()}
-    return found
+        figures = {kind: 1e3 * median(getattr(one, field) for one in took[kind]) for kind in KINDS}
+        added = 100 * (figures["captured"] / figures["direct"] - 1)
+        checks = (at_most("% added", added, 5.0), at_least("captured, of all", captured / (len(rollouts) * CALLS), 1.0))
+        yield Row(f"{callers} streams, {field}", "ms", figures, checks, note)
+
+
+def _streamed(place: Place, spill: str) -> tuple[dict[str, list[Took]], float]:
+    """Return what calls took, and the processor time of the proxy."""
+    options = place.options
+    where = ["--url", place.url, "--run-id", RUN, "--spill-dir", spill]
+    where += ["--endpoint", options.endpoint] if options.endpoint else []
+    where += ["--region", options.region] if options.region else []
+    keys = {}
+    if options.secret_access_key is not None:
+        keys["AWS_SECRET_ACCESS_KEY"] = options.secret_access_key.reveal()
+        keys["AWS_ACCESS_KEY_ID"] = options.access_key_id or ""
+    with running("benchmarks.proxy") as (upstream_port, _):
+        to = ["--upstream", f"http://127.0.0.1:{upstream_port}", "--port", "0"]
+        with running("gym_objstore", "proxy", *to, *where, **keys) as (port, process):
+            ports = {"direct": upstream_port, "proxied": port, "captured": port}
+            took = asyncio.run(measure(ports, place.sizes.streams, place.sizes.repetitions))
+            return took, cpu_seconds(process)
 
 
 def serve_upstream() -> None:
@@ -161,20 +171,5 @@ def serve_upstream() -> None:
     asyncio.run(uvicorn.Server(config).serve(sockets=[bound]))
 
 
-def main() -> None:
-    """Measure, and print every figure."""
-    if "--upstream" in sys.argv:
-        serve_upstream()
-        return
-    with tempfile.TemporaryDirectory() as folder, servers.seaweedfs(Path(folder)) as server:
-        found = run(server, folder)
-    if "--json" in sys.argv:
-        print(json.dumps(found))
-        return
-    print(f"{CALLERS} concurrent streams, captured {found['captured']}, proxy CPU {found['proxy_cpu_seconds']:.1f} s")
-    for field in Took._fields:
-        print(f"{field:>6}: " + ", ".join(f"{name} {value}" for name, value in found[field].items()))
-
-
 if __name__ == "__main__":
-    main()
+    serve_upstream()

@@ -1,146 +1,234 @@
 # SPDX-FileCopyrightText: 2026 the gym_objstore authors
 # SPDX-License-Identifier: Apache-2.0
-"""External staging on a real SeaweedFS: staging against raw PUTs of the same bytes, reading, and retiring.
-
-Run: ``python -m benchmarks.staging [--quick]``. Ratios count, not absolutes: server and client share the machine.
-The figures of one line are taken interleaved, best of the repetitions.
-"""
+"""Staged rows: writing them from many threads beside raw PUTs, and a trainer's epochs beside raw GETs."""
 
 from __future__ import annotations
 
-import sys
-import tempfile
+import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import fsspec
 import numpy as np
 import obstore
 
-from gym_objstore import StagingSink, ledger, staging
+from benchmarks.harness import (
+    Row,
+    Trial,
+    at_least,
+    at_most,
+    interleaved,
+    interleaved_async,
+    medians,
+    p99,
+    rates,
+    timed,
+    trial,
+)
+from gym_objstore import StagingSink, TrainerClient, ledger, staging
 from gym_objstore.flow import run
 from gym_objstore.receipts import build_receipt
 from gym_objstore.receipts_published import list_published, publish
-from gym_objstore.receipts_reading import read_rows
-from gym_objstore.retirement import delete_rollouts, retire
+from gym_objstore.receipts_reading import Trainable, read_rows
 from gym_objstore.staged_rows import pack
-from gym_objstore.store.obstore_client import connect
-from gym_objstore.store.opening import open_store
-from gym_objstore.store.options import StoreOptions
-from gym_objstore.testing import servers
+from gym_objstore.store.memory import MemoryStore
 from gym_objstore.testing.staged_rollouts import ledger_row, staged_call
+from gym_objstore.testing.wrapping import WrappedStore
 from gym_objstore.wire_ledger import CaptureLedgerCommit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
-    from gym_objstore.store import Store
+    from benchmarks.places import Place
     from gym_objstore.wire_staging import StagedCallRecord
 
-QUICK = "--quick" in sys.argv
-TOKENS = 32_000
-ROWS = 64 if QUICK else 256
-REPETITIONS = 1 if QUICK else 3
-ROLLOUTS, CALLS = (100, 5) if QUICK else (1000, 5)
-REMOVALS = 512 if QUICK else 4096
 RUN = "benchmark"
+SECOND_EPOCH = 50
+"""Rollouts that are read through a cache twice."""
 
 
-def rows() -> list[StagedCallRecord]:
-    """Return rows of 32,000 tokens, an eighth of them generated."""
-    source = np.random.default_rng(1)
-    made = []
-    for number in range(ROWS):
-        ids = source.zipf(1.3, TOKENS).clip(0, 151_000).tolist()
-        cut = TOKENS - TOKENS // 8
-        log_probs = [-0.5] * (TOKENS - cut)
-        fields = {"prompt": ids[:cut], "generated": ids[cut:], "logprobs": log_probs}
-        made.append(staged_call(f"c{number}", rollout_id=f"r{number}", **fields))
-    return made
+def stage_rows(place: Place) -> Iterator[Row]:
+    """Yield staging beside raw PUTs of the same bytes, without and with attachments."""
+    sizes = place.sizes
+    records = [made_up(f"r{number}", sizes.tokens[-1], number) for number in range(sizes.rows)]
+    image = {"pixels": np.zeros(sizes.attachments // 4, dtype="float32")}
+    for attachments in (None, image):
+        some = records[: sizes.rows // 4] if attachments else records
+        for threads in sizes.threads:
+            yield _stage_row(place, some, attachments, threads)
 
 
-def in_threads(threads: int, work: Callable[[int], Any]) -> tuple[float, float]:
-    """Do work for every row in so many threads; return rows per second and the 99th percentile in ms."""
-    times: list[float] = []
+def made_up(rollout: str, tokens: int, seed: int) -> StagedCallRecord:
+    """Return a row of so many tokens, an eighth of them generated, with log probabilities of float32."""
+    source = np.random.default_rng(seed)
+    ids = source.zipf(1.3, tokens).clip(0, 151_000).tolist()
+    cut = tokens - tokens // 8
+    probs = (-source.exponential(0.5, tokens - cut)).astype("float32").tolist()
+    return staged_call("call-1", rollout_id=rollout, prompt=ids[:cut], generated=ids[cut:], logprobs=probs)
 
-    def timed(number: int) -> None:
-        began = time.perf_counter()
-        work(number)
-        times.append(time.perf_counter() - began)
 
-    began = time.perf_counter()
+def _stage_row(place: Place, records: list[StagedCallRecord], attachments: Any, threads: int) -> Row:
+    body = b"".join(map(bytes, pack(records[0], attachments).body))
+    raw = place.raw()
+
+    def theirs() -> Trial:
+        name = place.name()
+        return in_threads(threads, len(records), lambda n: obstore.put(raw, f"rivals/{name}/{n}", body))
+
+    def ours() -> Trial:
+        sink = place.make(StagingSink, place.name())
+        found = in_threads(threads, len(records), lambda n: _stage(sink, records[n], attachments))
+        sink.close_now()
+        return found
+
+    found = interleaved({"ours": ours, "raw": theirs}, place.sizes.repetitions)
+    figures = rates(found)
+    extra = f"{place.sizes.attachments / 1e6:g} MB of attachments" if attachments else "no attachments"
+    tail = p99(found["ours"]) / p99(found["raw"])
+    return Row(
+        f"{place.sizes.tokens[-1] // 1024}k tokens, {extra}, {threads} threads",
+        "rows/s",
+        figures,
+        (at_least("ours/raw", figures["ours"] / figures["raw"], 0.85),),
+        note=f"p99 ours/raw {tail:.2f}",
+    )
+
+
+def _stage(sink: StagingSink, record: StagedCallRecord, attachments: Any) -> None:
+    result = sink.stage(record, attachments=attachments) if attachments else sink.stage(record)
+    if not result.ok:
+        raise AssertionError(result.error)
+
+
+def in_threads(threads: int, count: int, work: Callable[[int], object]) -> Trial:
+    """Do work for every number in so many threads."""
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(timed, range(ROWS)))
-    return ROWS / (time.perf_counter() - began), 1000 * float(np.percentile(times, 99))
+        began = time.perf_counter()
+        times = list(pool.map(lambda number: timed(partial(work, number)), range(count)))
+        return Trial(time.perf_counter() - began, times)
 
 
-def compare(options: StoreOptions, settings: dict[str, Any], attachments: dict[str, Any] | None) -> None:
-    """Print staging beside raw PUTs of the same bytes, from 1 to 64 threads."""
-    records = rows()
-    bodies = [b"".join(map(bytes, pack(one, attachments).body)) for one in records]
-    raw, sink = connect(options), StagingSink(options.url, RUN, **settings)
-    extra = "8 MB of attachments" if attachments else "no attachments"
-    print(f"stage, {TOKENS} tokens, {extra}, {len(bodies[0])} bytes a row")
-    for threads in (1, 8, 64):
-        for_raw, for_ours = [], []
-        for _ in range(REPETITIONS):
-            for_raw.append(in_threads(threads, lambda n: obstore.put(raw, f"raw/{n}", bodies[n])))
-            for_ours.append(in_threads(threads, lambda n: sink.stage(records[n], attachments=attachments)))
-        theirs, ours = max(for_raw), max(for_ours)
-        print(
-            f"  {threads:3} threads: raw {theirs[0]:7.1f}/s p99 {theirs[1]:7.1f} ms, ours {ours[0]:7.1f}/s "
-            f"p99 {ours[1]:7.1f} ms, ratio {ours[0] / theirs[0]:.2f}"
-        )
+def trainer_rows(place: Place) -> Iterator[Row]:
+    """Yield a trainer's epoch beside raw GETs of the same objects, and a second one from a cache."""
+    count, calls = place.sizes.rollouts
+    run_id = place.name()
+    objects = finished(run_id, count, calls)
+    place_objects(place, objects)
+    yield asyncio.run(_epoch_row(place, run_id, objects))
+    if place.scheme in ("s3", "file"):
+        yield _second_epoch_row(place, run_id)
 
 
-def fill(store: Store) -> None:
-    """Stage, record and publish rollouts of short calls."""
-
-    def one(number: int) -> None:
+def finished(run_id: str, count: int, calls: int) -> dict[str, bytes]:
+    """Return the objects of finished rollouts as a worker, a model server and a collector leave them."""
+    store = MemoryStore()
+    for number in range(count):
         rollout, chain, keys = f"t{number}", [], []
-        for call in range(CALLS):
+        for call in range(calls):
             record = staged_call(
-                f"c{call}", after=chain, prompt=range(100 * call, 100 * call + 200), rollout_id=rollout
+                f"c{call}", after=chain, prompt=range(call, call + 200), generated=range(100), rollout_id=rollout
             )
-            keys.append(run(staging.stage(RUN, record), store).key.text)
+            keys.append(run(staging.stage(run_id, record), store).key.text)
             row = ledger_row(record, staging_key=keys[-1], admitted_at=float(call))
-            commit = CaptureLedgerCommit(
-                rollout_id=rollout, record=row, staging_chain=tuple(keys), request_items=(), response_items=()
-            )
-            run(ledger.record(RUN, commit), store)
+            chained = {"staging_chain": tuple(keys), "request_items": (), "response_items": ()}
+            run(ledger.record(run_id, CaptureLedgerCommit(rollout_id=rollout, record=row, **chained)), store)
             chain.append(record)
-        run(publish(RUN, build_receipt(run(ledger.manifest(RUN, rollout), store), 1.0)), store)
-
-    with ThreadPoolExecutor(32) as pool:
-        list(pool.map(one, range(ROLLOUTS)))
+        run(publish(run_id, build_receipt(run(ledger.manifest(run_id, rollout), store), 1.0)), store)
+    return {meta.key: store.get(meta.key) for meta in store.scan("") if not meta.key.startswith("ledger/")}
 
 
-def timed(what: str, count: int, work: Callable[[], Any]) -> Any:
-    """Print how long some work took."""
-    began = time.perf_counter()
-    answer = work()
-    seconds = time.perf_counter() - began
-    print(f"{what}: {seconds:.2f} s, {count / seconds:.0f}/s")
-    return answer
+def place_objects(place: Place, objects: Mapping[str, bytes]) -> None:
+    """Put objects into a place as fast as it takes them."""
+    store, keys = place.store(), list(objects)
+
+    async def put_all() -> None:
+        await trial(lambda number: store.put_async(keys[number], objects[keys[number]]), range(len(keys)), 64)
+        await store.close_async()
+
+    asyncio.run(put_all())
 
 
-def main() -> None:
-    """Start a server and print every figure."""
-    with tempfile.TemporaryDirectory() as folder, servers.seaweedfs(Path(folder)) as server:
-        url, settings = f"s3://{servers.make_bucket(server, 'benchmark')}", server.settings()
-        options = StoreOptions.of(url, **settings)
-        compare(options, settings, None)
-        compare(options, settings, {"pixels": np.zeros((2, 1024, 1024), dtype="float32")})
-        store = open_store(options)
-        timed(f"stage, record and publish {ROLLOUTS} rollouts of {CALLS} calls", ROLLOUTS, lambda: fill(store))
-        found = timed("list them", ROLLOUTS, lambda: run(list_published(RUN), store))
-        read = timed("fetch, verify and linearize them", ROLLOUTS, lambda: run(read_rows(RUN, found), store))
-        print(f"  {sum(len(one.row.token_ids) for one in read)} tokens")
-        ids = [f"t{number}" for number in range(REMOVALS)]
-        timed(f"retire {REMOVALS} ledgers", REMOVALS, lambda: run(retire(ledger.FAMILY, RUN, ids), store))
-        timed(f"delete {REMOVALS} ledgers", REMOVALS, lambda: run(delete_rollouts(ledger.FAMILY, RUN, ids), store))
+async def _epoch_row(place: Place, run_id: str, objects: Mapping[str, bytes]) -> Row:
+    count, calls = place.sizes.rollouts
+    keys, raw, store = [key for key in objects if "!run" not in key], place.raw(), place.store()
+    get = store.get_async if place.scheme == "memory" else partial(_get, raw)
+    client = place.make(TrainerClient, run_id)
+
+    async def theirs() -> float:
+        return count / (await trial(lambda number: get(keys[number]), range(len(keys)), 64)).seconds
+
+    async def ours() -> float:
+        began, read = time.perf_counter(), 0
+        async with client.stream() as stream:
+            async for one in stream:
+                read += isinstance(one, Trainable)
+        if read != count:
+            raise AssertionError(read)
+        return count / (time.perf_counter() - began)
+
+    figures = medians(await interleaved_async({"ours": ours, "raw": theirs}, place.sizes.repetitions))
+    await client.close()
+    checks = (at_least("ours/raw", figures["ours"] / figures["raw"], 0.8),)
+    return Row(f"{count} rollouts of {calls} calls", "rollouts/s", figures, checks)
 
 
-if __name__ == "__main__":
-    main()
+async def _get(raw: Any, key: str) -> None:
+    await (await obstore.get_async(raw, key)).bytes_async()
+
+
+class CachedReads(WrappedStore):
+    """Reads through fsspec's cache, which counts what it had to ask the store for."""
+
+    def __init__(self, place: Place, folder: Path) -> None:
+        super().__init__(place.store())
+        self.missed = 0
+        self._options = {"simplecache": {"cache_storage": str(folder)}, place.scheme: fsspec_options(place)}
+        self._url, self._folder = f"simplecache::{place.url}", folder
+
+    def get(self, key: str) -> bytes:
+        before = len(list(self._folder.glob("*"))) if self._folder.exists() else 0
+        with fsspec.open(f"{self._url}/{key}", "rb", **self._options) as file:
+            body: bytes = file.read()
+        self.missed += len(list(self._folder.glob("*"))) - before
+        return body
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self.get(key)[start : start + length]
+
+
+def fsspec_options(place: Place) -> dict[str, Any]:
+    """Return what fsspec needs to reach the place."""
+    options = place.options
+    if place.scheme != "s3":
+        return {}
+    secret = options.secret_access_key
+    return {
+        "key": options.access_key_id,
+        "secret": secret.reveal() if secret else None,
+        "endpoint_url": options.endpoint,
+        "client_kwargs": {"region_name": options.region},
+    }
+
+
+def _second_epoch_row(place: Place, run_id: str) -> Row:
+    store = CachedReads(place, place.folder / f"cache-{run_id}")
+    listed = run(list_published(run_id), place.store())[:SECOND_EPOCH]
+
+    def epoch() -> tuple[float, int]:
+        store.missed = 0
+        seconds = timed(lambda: run(read_rows(run_id, listed), store))
+        return len(listed) / seconds, store.missed
+
+    (first, asked), (second, again) = epoch(), epoch()
+    checks = (at_most("requests of the second epoch", float(again), 0.0),)
+    figures = {"first epoch": first, "second epoch": second}
+    return Row(
+        f"{len(listed)} rollouts through fsspec's cache",
+        "rollouts/s",
+        figures,
+        checks,
+        f"first epoch: {asked} requests",
+    )

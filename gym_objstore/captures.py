@@ -20,14 +20,8 @@ from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.flow import Delete, Find, Flow, Put, Scan, folders, scan, together
 from gym_objstore.ids import segment
-from gym_objstore.keys import (
-    CaptureName,
-    capture_key,
-    kind_prefix,
-    parse_capture_name,
-    rollout_prefix,
-    run_prefix,
-)
+from gym_objstore.keys import capture_key, kind_prefix, rollout_prefix, run_prefix
+from gym_objstore.names import CaptureName, parse_capture_name
 from gym_objstore.objects import marker, require_writer
 from gym_objstore.portable import portable
 from gym_objstore.retirement import Removal
@@ -89,8 +83,8 @@ def line_of(exchange: Mapping[str, Any], now: float) -> Line:
 
 def order_of(completed: Any, now: float) -> int:
     """Return a place in the durable order from seconds since the epoch."""
-    known = isinstance(completed, int | float) and not isinstance(completed, bool) and math.isfinite(completed)
-    return min(max(int((completed if known else now) * 1e6), 0), _LATEST)
+    known = isinstance(completed, int | float) and not isinstance(completed, bool) and abs(completed) < math.inf
+    return min(int(min(max(completed if known else now, 0), 1e10) * 1e6), _LATEST)
 
 
 def _dumped(record: dict[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ from gym_objstore.ids import segment, spoken
 from gym_objstore.keys import RUN_FOLDER, kind_prefix, run_prefix
 
 if TYPE_CHECKING:
-    from gym_objstore.keys import CaptureName
+    from gym_objstore.names import CaptureName
 
 BUDGET = 64
 """Rollouts that one look lists at most."""

@@ -9,7 +9,6 @@ in ``errors``.
 
 from __future__ import annotations
 
-import hmac
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
@@ -23,6 +22,7 @@ from gym_objstore.control_wire import (
     MANIFEST,
     PREFIX,
     RETIRE,
+    is_secret,
     require_token,
     require_wire_id,
     require_wire_ids,
@@ -139,7 +139,7 @@ class _ControlApp:
         """Raise ``Denied`` unless the one Authorization header carries the token."""
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         scheme, _, credentials = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        equal = hmac.compare_digest(credentials.strip(b" "), self._token)
+        equal = is_secret(credentials.strip(b" "), self._token)
         if scheme.lower() != b"bearer" or not equal:
             raise Denied("a missing or wrong bearer token", kind="bad_token")
 

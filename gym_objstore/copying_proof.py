@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from gym_objstore.codec import unpack
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt
-from gym_objstore.keys import (
-    PACKS,
-    RECEIPTS,
+from gym_objstore.keys import PACKS, RECEIPTS
+from gym_objstore.names import (
     parse_capture_name,
     parse_entry_name,
     parse_note_name,

@@ -25,7 +25,7 @@ CONCURRENT = 32
 """Objects written, read and listed at the same time to catch a store that shows writes late."""
 
 SKEW_SECONDS = 60.0
-"""Clocks further apart than this make ages in ``du``, ``sweep`` and signatures unreliable."""
+"""Clocks further apart than this make ages in ``du`` and ``gc``, and signatures, unreliable."""
 
 
 class Probe(NamedTuple):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from gym_objstore.captures import Stored
     from gym_objstore.index import Index
-    from gym_objstore.keys import EntryName
+    from gym_objstore.names import EntryName
 
 _DERIVED = {FailureReason.MISSING_CHAIN_HASH, FailureReason.MISSING_RESPONSE_ID}
 """Failures that Gym finds in the row itself."""

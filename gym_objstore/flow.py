@@ -11,7 +11,6 @@ found here too.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gym_objstore.errors import NotFound
@@ -215,6 +214,8 @@ async def _find_async(key: str, decode: Callable[[bytes], Any], store: Store) ->
 async def _compute(function: Callable[..., Any], arguments: tuple[Any, ...], size: int) -> Any:
     if size < INLINE_BYTES:
         return function(*arguments)
+    import asyncio
+
     return await asyncio.get_running_loop().run_in_executor(_cpu_threads(), function, *arguments)
 
 
@@ -229,6 +230,8 @@ def _all(operations: tuple[Single, ...], store: Store) -> tuple[Any, ...]:
 
 
 async def _all_async(operations: tuple[Single, ...], store: Store, limit: int) -> tuple[Any, ...]:
+    import asyncio
+
     answers: list[Any] = [None] * len(operations)
     failures: dict[int, Exception] = {}
     waiting = iter(enumerate(operations))

@@ -127,7 +127,8 @@ def write_file(path: Path, lines: Iterable[bytes]) -> Written:
     aside = path.with_name(f".{path.name}.part")
     digest, size = hashlib.sha256(), 0
     try:
-        with aside.open("wb") as file:
+        aside.unlink(missing_ok=True)  # left by a writer that was killed; or a link, which must not be followed
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:  # noqa: PTH123 - a descriptor
             for line in lines:
                 file.write(line + b"\n")
                 digest.update(line + b"\n")

@@ -18,20 +18,8 @@ from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Conflict, Corrupt, Invalid, Retired
 from gym_objstore.flow import Find, Flow, Put, delete, find, scan, together
 from gym_objstore.ids import segment
-from gym_objstore.keys import (
-    FENCES,
-    TOMBSTONE,
-    UNSTAMPED,
-    RowName,
-    capture_key,
-    entry_key,
-    parse_capture_name,
-    parse_entry_name,
-    parse_row_name,
-    rollout_prefix,
-    row_key,
-    tombstone_key,
-)
+from gym_objstore.keys import FENCES, TOMBSTONE, capture_key, entry_key, rollout_prefix, row_key, tombstone_key
+from gym_objstore.names import UNSTAMPED, RowName, parse_capture_name, parse_entry_name, parse_row_name
 from gym_objstore.objects import announcement, marker, read_object, write_object
 from gym_objstore.reasons import FailureReason
 from gym_objstore.records import parse_entry, seal

@@ -13,17 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gym_objstore.flow import Flow, scan
-from gym_objstore.keys import (
-    FENCES,
-    PACKS,
-    TOMBSTONE,
-    DropName,
-    EntryName,
-    NoteName,
-    parse_drop_name,
-    parse_entry_name,
-    parse_note_name,
-)
+from gym_objstore.keys import FENCES, PACKS, TOMBSTONE
+from gym_objstore.names import DropName, EntryName, NoteName, parse_drop_name, parse_entry_name, parse_note_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -17,19 +17,9 @@ from gym_objstore.errors import Conflict, Corrupt, Unavailable
 from gym_objstore.fingerprint import FINGERPRINT_VERSION, assistant_fingerprint, conversation_digest
 from gym_objstore.flow import Find, Flow, Head, Put, Scan, compute, delete, find, head, scan, together
 from gym_objstore.ids import require_id, segment
-from gym_objstore.keys import (
-    FENCES,
-    TOMBSTONE,
-    UNSTAMPED,
-    RowName,
-    kind_prefix,
-    note_key,
-    parse_row_name,
-    rollout_prefix,
-    row_key,
-    tombstone_key,
-)
+from gym_objstore.keys import FENCES, TOMBSTONE, kind_prefix, note_key, rollout_prefix, row_key, tombstone_key
 from gym_objstore.manifests import Unread, manifest_of
+from gym_objstore.names import UNSTAMPED, RowName, parse_row_name
 from gym_objstore.objects import read_object, retired, write_object
 from gym_objstore.records import LineageMatch
 

@@ -18,7 +18,8 @@ from gym_objstore.errors import Corrupt
 from gym_objstore.fingerprint import FINGERPRINT_VERSION, assistant_fingerprint, conversation_digest
 from gym_objstore.flow import Find, Flow, compute, scan, together
 from gym_objstore.index import index_keys
-from gym_objstore.keys import FULL, EntryName, call_mark, entry_key, kind_prefix, rollout_prefix
+from gym_objstore.keys import entry_key, kind_prefix, rollout_prefix
+from gym_objstore.names import FULL, EntryName, call_mark
 from gym_objstore.records import LineageMatch, LineageResolution, ParentResolutionStatus, TokenEntry
 from gym_objstore.tokens import FAMILY, read_entry
 

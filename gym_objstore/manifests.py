@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt
 from gym_objstore.ids import segment, spoken
-from gym_objstore.keys import parse_note_name, parse_row_name
+from gym_objstore.names import parse_note_name, parse_row_name
 from gym_objstore.objects import read_object
 from gym_objstore.reasons import FailureReason
 from gym_objstore.wire_ledger import CallRecord, ManifestFailure, RolloutManifest

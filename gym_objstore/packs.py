@@ -22,7 +22,8 @@ from gym_objstore.codec import FORMAT, LIMIT, unpack
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.flow import Find, Flow, Head, Put, compute, together
-from gym_objstore.keys import EntryName, PackName, entry_key, pack_key, parse_pack_name, tombstone_key
+from gym_objstore.keys import entry_key, pack_key, tombstone_key
+from gym_objstore.names import EntryName, PackName, parse_pack_name
 from gym_objstore.objects import retired, write_fenced
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ bodies, never headers, so no credential is stored.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from gym_objstore.captures import FAMILY
+from gym_objstore.control_wire import is_secret
 from gym_objstore.errors import Invalid, ObjstoreError, Unavailable
 from gym_objstore.flow import head
 from gym_objstore.keys import writer_key
@@ -96,7 +96,7 @@ class _Proxy:
             return False
         scheme, _, credentials = value.partition(b" ")
         given = credentials.strip() if scheme.lower() == b"bearer" else value
-        return hmac.compare_digest(given, self._api_key or b"")
+        return is_secret(given, self._api_key or b"")
 
     async def _healthz(self, send: Send) -> None:
         await answer(send, 200, b'{"alive":true}', b"application/json")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gym_objstore.captures import Stored
-    from gym_objstore.keys import CaptureName
+    from gym_objstore.names import CaptureName
     from gym_objstore.store import Store
 
 T = TypeVar("T")

@@ -24,13 +24,13 @@ from gym_objstore.keys import (
     RUN_FOLDER,
     TOMBSTONE,
     consumed_key,
-    parse_receipt_name,
     receipt_key,
     rollout_prefix,
     run_prefix,
     tombstone_key,
     writer_key,
 )
+from gym_objstore.names import parse_receipt_name
 from gym_objstore.objects import read_object, write_fenced, write_object
 from gym_objstore.receipts import pack_receipt
 from gym_objstore.retirement import Removal, retire

@@ -16,19 +16,8 @@ import orjson
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt, ObjstoreError
 from gym_objstore.flow import Find, Flow, fold, together
-from gym_objstore.keys import (
-    FENCES,
-    RECEIPTS,
-    RUN_FOLDER,
-    TOMBSTONE,
-    StagedName,
-    kind_prefix,
-    parse_drop_name,
-    parse_receipt_name,
-    parse_row_name,
-    parse_staged_name,
-    run_prefix,
-)
+from gym_objstore.keys import FENCES, RECEIPTS, RUN_FOLDER, TOMBSTONE, kind_prefix, run_prefix
+from gym_objstore.names import StagedName, parse_drop_name, parse_receipt_name, parse_row_name, parse_staged_name
 from gym_objstore.store import batches
 from gym_objstore.store.marks import Marks, mark_of
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gym_objstore.flow import Delete, Flow, Put, Scan, delete, find, put, together
 from gym_objstore.index import Index, index_keys, read_index
-from gym_objstore.keys import DropName, drop_key, rollout_prefix, tombstone_key
+from gym_objstore.keys import drop_key, rollout_prefix, tombstone_key
+from gym_objstore.names import DropName
 from gym_objstore.objects import read_object, write_object
 from gym_objstore.store import batches
 

@@ -14,7 +14,8 @@ from gym_objstore import captures, ledger, receipts_published, staging, tokens
 from gym_objstore.flow import Flow, Listing, delete, fold, head, page, together
 from gym_objstore.guards import guard, is_guard
 from gym_objstore.ids import segment
-from gym_objstore.keys import RUN_FOLDER, parse_staged_name, run_prefix
+from gym_objstore.keys import RUN_FOLDER, run_prefix
+from gym_objstore.names import parse_staged_name
 from gym_objstore.references import below
 from gym_objstore.run_keys import closed_key, run_folder
 from gym_objstore.runs import close_run

@@ -24,7 +24,7 @@ from gym_objstore.errors import Corrupt, Unavailable
 from gym_objstore.flow import Flow, Put
 from gym_objstore.keys import parse
 from gym_objstore.objects import write_fenced
-from gym_objstore.store import joined
+from gym_objstore.store import check_key, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,8 @@ class Spill:
         header = orjson.dumps({"url": self.url, "key": put.key, "size": len(body)})
         path = self.folder / f"{time.time_ns():020d}-{secrets.token_hex(4)}.write"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            # Whoever could write here could write to the store, and kept bodies hold what was said.
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._size() + len(body) > LIMIT_BYTES:
                 raise OSError(f"the spill is full, limit={LIMIT_BYTES}")
             _write_whole(path, header + b"\n" + body)
@@ -67,10 +68,17 @@ class Spill:
         return path
 
     def kept(self) -> Iterator[Spilled]:
-        """Yield what is kept, oldest first. A file that is not ours is ``Corrupt``."""
+        """Yield what is kept, oldest first. A file that is not ours holds up no other: it is ``Corrupt`` at the end."""
+        damaged: Corrupt | None = None
         for path in self._files():
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 yield _read(path)
+            except FileNotFoundError:
+                continue
+            except Corrupt as error:
+                damaged = damaged or error
+        if damaged is not None:
+            raise damaged
 
     def __len__(self) -> int:
         """Return how many writes are kept."""
@@ -112,7 +120,7 @@ def replay(put: Put) -> Flow[None]:
 
 def _write_whole(path: Path, data: bytes) -> None:
     aside = path.with_suffix(".part")
-    with aside.open("wb") as file:
+    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -128,8 +136,9 @@ def _read(path: Path) -> Spilled:
     header, _, body = path.read_bytes().partition(b"\n")
     try:
         said = orjson.loads(header)
-        if said["size"] != len(body):
+        if said["size"] != len(body) or not parse(check_key(said["key"])):
             raise ValueError(said["size"])
         return Spilled(path, Put(said["key"], body), int(path.name.split("-")[0]) / 1e9)
-    except (ValueError, KeyError, TypeError) as error:
-        raise Corrupt(f"not a kept write, path={path}", kind="spill_damaged") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        hint = "move it away"
+        raise Corrupt(f"not a kept write, path={path}", kind="spill_damaged", hint=hint) from error

@@ -23,7 +23,8 @@ from gym_objstore import codec, staged_attachments
 from gym_objstore.digests import canonical_json, sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.ids import segment
-from gym_objstore.keys import StagedName, StagingKey
+from gym_objstore.keys import StagingKey
+from gym_objstore.names import StagedName
 from gym_objstore.staged_chains import Columns
 from gym_objstore.staging_digests import compute_extras_digest
 from gym_objstore.wire_staging import StagedCallBaseSnapshot, StagedCallRecord

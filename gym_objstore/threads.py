@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 
 class Threads:
@@ -25,5 +28,7 @@ class Threads:
         """Return the process's pool."""
         with self._lock:
             if self._pool is None:
+                from concurrent.futures import ThreadPoolExecutor
+
                 self._pool = ThreadPoolExecutor(self._count, thread_name_prefix=f"gym-objstore-{self._name}")
             return self._pool

@@ -16,17 +16,8 @@ from gym_objstore.fingerprint import FINGERPRINT_VERSION
 from gym_objstore.flow import Find, Flow, Head, Put, compute, head, together
 from gym_objstore.ids import require_id, segment, spoken
 from gym_objstore.index import Index, read_index
-from gym_objstore.keys import (
-    FULL,
-    UNSTAMPED,
-    EntryName,
-    call_mark,
-    entry_key,
-    intent_key,
-    note_key,
-    rollout_prefix,
-    tombstone_key,
-)
+from gym_objstore.keys import entry_key, intent_key, note_key, rollout_prefix, tombstone_key
+from gym_objstore.names import FULL, UNSTAMPED, EntryName, call_mark
 from gym_objstore.objects import marker, require_writer, retired, write_fenced, write_object
 from gym_objstore.records import TokenEntry, parse_entry, seal
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gym_objstore import keys
+from gym_objstore import keys, names
 from gym_objstore.errors import Invalid
 
 DIGEST = "ab" * 32
 LONG = "x" * 300
 
 
-def entry(call: str = "c1", parent: str = keys.FULL, fingerprint: str = "0123456789abcdef") -> keys.EntryName:
-    return keys.EntryName(call, parent, fingerprint, DIGEST, "json")
+def entry(call: str = "c1", parent: str = names.FULL, fingerprint: str = "0123456789abcdef") -> names.EntryName:
+    return names.EntryName(call, parent, fingerprint, DIGEST, "json")
 
 
 def test_the_keys_of_a_rollout_have_this_form():
@@ -26,7 +26,7 @@ def test_the_keys_of_a_rollout_have_this_form():
     assert keys.intent_key(rollout, "c1") == f"{rollout}intents/c1"
     assert keys.note_key(rollout, "markers", "", b"x") == f"{rollout}markers/!.2d711642b726b044"
     assert keys.tombstone_key(rollout) == f"{rollout}fences/tombstone"
-    assert keys.drop_key(rollout, keys.DropName(DIGEST, "0" * 16)) == f"{rollout}fences/drop.{DIGEST}.{'0' * 16}"
+    assert keys.drop_key(rollout, names.DropName(DIGEST, "0" * 16)) == f"{rollout}fences/drop.{DIGEST}.{'0' * 16}"
     assert keys.writer_key("tokens", "Run 1") == "tokens/!52un!201/!run/writer"
 
 
@@ -37,24 +37,24 @@ def test_the_longest_keys_stay_within_the_limits():
     assert len(key) <= 500
 
 
-@given(st.text(max_size=60), st.sampled_from([keys.FULL, "0123456789ab"]), st.sampled_from([keys.UNSTAMPED, "f" * 16]))
+@given(st.text(max_size=60), st.sampled_from([names.FULL, "0123456789ab"]), st.sampled_from([names.UNSTAMPED, "f" * 16]))
 def test_an_entry_name_parses_back_whatever_the_call_id(call, parent, fingerprint):
     name = entry(keys.segment(call), parent, fingerprint)
-    assert keys.parse_entry_name(name.text) == name
+    assert names.parse_entry_name(name.text) == name
 
 
 @pytest.mark.parametrize(
     "name", ["c1", f"c1.{DIGEST}.json", f".full.none.{DIGEST}.json", f"c1.full.none.{DIGEST}.JSON"]
 )
 def test_other_names_are_no_entries(name):
-    assert keys.parse_entry_name(name) is None
+    assert names.parse_entry_name(name) is None
 
 
 def test_notes_and_drop_intents_parse_back():
-    assert keys.parse_note_name("!.2d711642b726b044") == keys.NoteName("!", "2d711642b726b044")
-    assert keys.parse_note_name("c1") is None
-    assert keys.parse_drop_name(f"drop.{DIGEST}.{'0' * 16}") == keys.DropName(DIGEST, "0" * 16)
-    assert keys.parse_drop_name("tombstone") is None
+    assert names.parse_note_name("!.2d711642b726b044") == names.NoteName("!", "2d711642b726b044")
+    assert names.parse_note_name("c1") is None
+    assert names.parse_drop_name(f"drop.{DIGEST}.{'0' * 16}") == names.DropName(DIGEST, "0" * 16)
+    assert names.parse_drop_name("tombstone") is None
 
 
 def test_a_key_splits_into_its_parts():
@@ -76,4 +76,4 @@ def test_empty_run_and_rollout_ids_are_refused(run, rollout):
 
 
 def test_a_call_is_pointed_at_by_twelve_digits():
-    assert keys.call_mark("c1") == "d0f631ca1ddb"
+    assert names.call_mark("c1") == "d0f631ca1ddb"

@@ -25,7 +25,7 @@ class Floor(NamedTuple):
 
 
 FLOORS = (
-    Floor("words", "errors, ids and keys know nothing else", "errors ids keys run_keys"),
+    Floor("words", "errors, ids, names and keys know nothing else", "errors ids names keys run_keys"),
     Floor("programs", "real servers for tests and demos need only errors", "testing.processes testing.servers"),
     Floor(
         "bytes",

@@ -10,7 +10,8 @@ from gym_objstore import TokenSource
 from gym_objstore.errors import Corrupt, Invalid, NotFound, Retired
 from gym_objstore.flow import run
 from gym_objstore.index import read_index
-from gym_objstore.keys import PackName, pack_key, parse_pack_name
+from gym_objstore.keys import pack_key
+from gym_objstore.names import PackName, parse_pack_name
 from gym_objstore.objects import announcement, write
 from gym_objstore.retirement import Claim, Removal, delete_rollouts, drop, retire
 from gym_objstore.store.memory import MemoryStore

@@ -102,6 +102,7 @@ REMOVALS = {
     "sweeper": (
         *CALLS,
         "tokens/run/r/packs/*",
+        "tokens/run/r/fences/drop.*",
         "staged/run/r/*",
         "manifests/run/r/receipts/*",
         "manifests/run/r/consumed/*",

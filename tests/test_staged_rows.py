@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from gym_objstore import codec
 from gym_objstore.digests import canonical_json
 from gym_objstore.errors import Corrupt, Invalid
-from gym_objstore.keys import StagedName, StagingKey, parse_staging_key, staged_key
+from gym_objstore.keys import StagingKey, parse_staging_key, staged_key
+from gym_objstore.names import StagedName
 from gym_objstore.staged_chains import join_prefix
 from gym_objstore.staged_rows import (
     pack,

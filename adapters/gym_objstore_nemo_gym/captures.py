@@ -132,6 +132,8 @@ def _put_in_place(settings: Settings, rules: tuple[str, ...], store: BucketCaptu
         raise Unusable(f"this nemo-gym lacks what captures into a bucket need, names={names}", kind="no_seam")
     theirs = {name: getattr(module, name) for name in SEAMS}
     ours = _replacements(module, theirs, store)
+    # Asking for the connection opens the store, without I/O: one that cannot be opened must not fail model calls.
+    _log.info("captures go into the bucket, url=%s, run_id=%s", store.connection.store.url, settings.run_id)
     _replace(theirs, ours)
     return _Active(settings, rules, theirs, ours)
 

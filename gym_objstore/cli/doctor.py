@@ -4,22 +4,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gym_objstore.cli.options import Json, Run, on_a_store
 from gym_objstore.cli.printing import print_json, print_table, say
-from gym_objstore.diagnosis import Probe, diagnose, verdict
 from gym_objstore.errors import ObjstoreError
-from gym_objstore.preflight import Preflight, fly
 from gym_objstore.settings import SPILL_VARIABLE, default_spill_dir
-from gym_objstore.store.description import describe
 from gym_objstore.store.opening import open_store
 from gym_objstore.store.options import Setting, StoreOptions
+
+if TYPE_CHECKING:
+    from gym_objstore.diagnosis import Probe
+    from gym_objstore.preflight import Preflight
 
 RETRY_SECONDS = 10.0
 """How long one check goes on trying: whoever waits for a verdict can run it again."""
@@ -52,6 +52,11 @@ def doctor(
     With --identity, what the identity's policy must allow is tried without harm, and --run-id is looked at, too.
     Exits with 0 if nothing failed, with 1 if something did; --json prints one document whose "ok" says the same.
     """
+    import asyncio
+
+    from gym_objstore.diagnosis import verdict
+    from gym_objstore.preflight import Preflight
+
     spill = spill_dir or str(default_spill_dir())
     plan = Preflight(identity.value, options, run_id, spill) if identity else None
     checks = asyncio.run(_examine(options, plan))
@@ -74,6 +79,9 @@ def doctor(
 
 
 async def _examine(options: StoreOptions, plan: Preflight | None) -> list[Probe]:
+    from gym_objstore.diagnosis import diagnose
+    from gym_objstore.preflight import fly
+
     store = open_store(replace(options, retry_seconds=min(options.retry_seconds, RETRY_SECONDS)))
     try:
         return [probe async for probe in (fly(plan, store) if plan else diagnose(store, options))]
@@ -96,6 +104,8 @@ def _settings(options: StoreOptions) -> list[Setting]:
     """Return every setting with its source; on S3, with what the AWS configuration adds."""
     found = {one.name: one for one in options.describe()}
     if options.location.scheme == "s3":
+        from gym_objstore.store.description import describe
+
         found["bucket"] = Setting("bucket", options.location.bucket, found["url"].source)
         try:
             found.update({one.name: one for one in describe(options)})

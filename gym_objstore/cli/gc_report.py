@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from gym_objstore.errors import Invalid, ObjstoreError
-from gym_objstore.garbage import Policy, named
-from gym_objstore.store.marks import Marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from gym_objstore.garbage import Policy
+    from gym_objstore.store.marks import Marks
 
 FORMAT = 1
 
@@ -52,6 +53,9 @@ def writing_report(file: Path, url: str, runs: Sequence[str], policy: Policy) ->
 
 def read_report(file: Path, url: str) -> Report:
     """Read a report of this store. Raises ``Invalid`` for anything else, before anything was changed."""
+    from gym_objstore.garbage import Policy, named
+    from gym_objstore.store.marks import Marks
+
     reported = Marks()
     try:
         with file.open("rb") as lines:

@@ -7,25 +7,28 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn, track
-from rich.table import Table
 
 from gym_objstore.flow import All, Delete, Page, Put
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from gym_objstore.errors import ObjstoreError
     from gym_objstore.flow import Flow, Operation
 
 T = TypeVar("T")
 
-_out = Console(highlight=False, soft_wrap=True, emoji=False)
-_err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
-__all__ = ["Progress", "complain", "print_json", "print_table", "say", "tracked", "watched"]
+@cache
+def _console(*, stderr: bool = False) -> Console:
+    """Return the console of a stream; rich is loaded when there is something to print."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
 
 
 def print_json(document: Any) -> None:
@@ -36,12 +39,14 @@ def print_json(document: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table on stdout. Cells are shown as they are, never read as markup."""
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(_plain(cell) for cell in row))
-    _out.print(table)
+    _console().print(table)
 
 
 def print_line(document: Any) -> None:
@@ -52,30 +57,35 @@ def print_line(document: Any) -> None:
 
 def say(text: str, style: str | None = None) -> None:
     """Print lines for people on stdout. Control characters and lone surrogates are shown, never sent."""
-    _out.print(_visible(text), style=style, markup=False)
+    _console().print(_visible(text), style=style, markup=False)
 
 
 def complain(error: ObjstoreError) -> None:
     """Print an error on stderr, in one line."""
-    _err.print(_visible(f"gym-objstore: {error}", also=""), style="red", markup=False)
+    _console(stderr=True).print(_visible(f"gym-objstore: {error}", also=""), style="red", markup=False)
 
 
 def remark(text: str) -> None:
     """Print a line for people on stderr, beside what machines read."""
-    _err.print(_visible(text), markup=False)
+    _console(stderr=True).print(_visible(text), markup=False)
 
 
 def tracked(items: Iterable[T], doing: str, total: int | None = None) -> Iterable[T]:
     """Yield the items with a progress bar on stderr, where that is a terminal; ``total`` is how many will come."""
-    shown = _err.is_terminal
-    return track(items, description=doing, total=total, console=_err, transient=True, disable=not shown)
+    from rich.progress import track
+
+    console = _console(stderr=True)
+    shown = console.is_terminal
+    return track(items, description=doing, total=total, console=console, transient=True, disable=not shown)
 
 
 def watched(flow: Flow[T], doing: str) -> Flow[T]:
     """Play a flow as it is; on stderr, where that is a terminal, stands what it has listed, written and removed."""
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), TimeElapsedColumn())
-    counts: Counter[str] = Counter()
-    with Progress(*columns, console=_err, transient=True, disable=not _err.is_terminal) as progress:
+    console, counts = _console(stderr=True), Counter[str]()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(doing)
         answer, error = None, None
         while True:

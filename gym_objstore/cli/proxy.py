@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import logging
 import os
@@ -75,6 +74,8 @@ def proxy(
     store = _store(place, require_run(run_id), spill_dir, _redaction(redact))
     app = proxy_app(to, store, model_server_name=model_server_name, api_key=api_key)
     with _listening(host, port) as bound:
+        import asyncio
+
         asyncio.run(_serve(app, store, bound, to.root.geturl()))
 
 

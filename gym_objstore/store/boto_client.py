@@ -11,7 +11,6 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass
 
 from gym_objstore.errors import Denied, Invalid, NotFound, ObjstoreError, Unusable
 from gym_objstore.store import credentials
@@ -71,6 +70,8 @@ def config(options: StoreOptions, place: Place) -> dict[str, Any]:
 
     Raises ``Invalid`` for a CA bundle that botocore would fail to read only when it connects.
     """
+    from urllib.request import proxy_bypass
+
     credentials.certificates(options)
     found: dict[str, Any] = {
         "s3": {"addressing_style": "path" if place.path_style else "virtual"},

@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gym_objstore.errors import Invalid
-from gym_objstore.store.boto_client import retry_after
 from gym_objstore.store.location import CLOUDS
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.store.options import StoreOptions
-from gym_objstore.store.retrying import RetryingStore
 
 if TYPE_CHECKING:
     from gym_objstore.store import Store
@@ -42,6 +40,9 @@ def open_store(url: str | StoreOptions | None = None, **options: object) -> Stor
         from gym_objstore.store.file_store import FileStore
 
         return FileStore(found)
+    from gym_objstore.store.boto_client import retry_after
+    from gym_objstore.store.retrying import RetryingStore
+
     return RetryingStore(_made(backend, found), seconds=found.retry_seconds, limit=found.concurrency, asked=retry_after)
 
 

@@ -25,7 +25,7 @@ from gym_objstore_ray import RolloutDatasource, verify
 def counted(row: dict[str, Any]) -> dict[str, Any]:
     """Return what is counted of a rollout, whose id is ``<task>-<rollout>``."""
     task = row["rollout_id"].partition("-")[0]
-    return {"task": task, "rollouts": 1, "reward": row["reward"], "generated": int(row["mask"].sum())}
+    return {"task": task, "rollouts": 1, "reward": row["reward"], "generated": int(sum(row["mask"]))}
 
 
 def summed(group: pd.DataFrame) -> pd.DataFrame:

@@ -57,7 +57,7 @@ class Trainer:
         loss.backward()
         self._optimizer.step()
         self._new += batch["rollout_ids"]
-        return float(loss)
+        return loss.item()
 
     def save(self) -> None:
         """Make a checkpoint safe, and only then retire what it has learned from."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the gym_objstore authors
 # SPDX-License-Identifier: Apache-2.0
-"""Calls through Gym's capture middleware with the bucket in place: clients that leave, stores that hang, servers that end."""
+"""Calls through Gym's capture middleware with the bucket in place: clients leave, stores hang, servers end."""
 
 from __future__ import annotations
 

@@ -294,6 +294,16 @@ def test_a_missing_seam_is_named_and_nothing_is_changed(seam, place, monkeypatch
     assert {**vars(gym)} == before
 
 
+def test_a_store_that_cannot_be_opened_is_said_at_once_and_nothing_is_changed(place, theirs, monkeypatch):
+    def refuse(*place: Any) -> Any:
+        raise Unusable("a package is missing")
+
+    monkeypatch.setattr("gym_objstore.connection.open_store", refuse)
+    with pytest.raises(Unusable, match="a package is missing"):
+        ours.activate(**place)
+    assert gym.make_capture_store is theirs.make_capture_store
+
+
 def test_settings_that_still_ask_for_a_directory_are_a_missing_seam(place, monkeypatch):
     class Renamed(gym.ModelCallCaptureConfig):
         @gym.model_validator(mode="after")

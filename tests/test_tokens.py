@@ -12,6 +12,7 @@ from gym_objstore.index import read_index
 from gym_objstore.keys import tombstone_key
 from gym_objstore.objects import announcement
 from gym_objstore.store.memory import MemoryStore
+from gym_objstore.testing.wrapping import WrappedStore
 from gym_objstore.tokens import Problem, begin_call, freeze, mark, prepare, put_entry, read_entry, refusal
 from tests.entries import make_entry
 
@@ -191,3 +192,18 @@ def test_the_snapshot_id_follows_from_the_contents_alone(store):
     assert run(read_index(PREFIX), other).snapshot_id == index.snapshot_id
     run(put_entry(RUN, make_entry(call="c2")), other)
     assert run(read_index(PREFIX), other).snapshot_id != index.snapshot_id
+
+
+def test_an_entry_that_only_arrived_damaged_is_read_again(store):
+    class Noisy(WrappedStore):
+        reads = 0
+
+        def get(self, key):
+            body = super().get(key)
+            self.reads += "/entries/" in key
+            return body[:-9] if self.reads == 1 else body
+
+    run(put_entry(RUN, make_entry()), store)
+    noisy = Noisy(store)
+    found = run(freeze(RUN, ROLLOUT), noisy)
+    assert (found.problems, len(found.entries), noisy.reads) == ((), 1, 2)

@@ -65,6 +65,8 @@ def proxy(
     spill_dir: SpillDir = None,
 ) -> None:
     """Relay model calls to a server and capture those below /ng-rollout/<rollout id>. Ends on SIGTERM or Ctrl-C."""
+    import asyncio
+
     from gym_objstore.proxy import proxy_app
     from gym_objstore.proxy_upstream import Upstream as Settings
 
@@ -74,8 +76,6 @@ def proxy(
     store = _store(place, require_run(run_id), spill_dir, _redaction(redact))
     app = proxy_app(to, store, model_server_name=model_server_name, api_key=api_key)
     with _listening(host, port) as bound:
-        import asyncio
-
         asyncio.run(_serve(app, store, bound, to.root.geturl()))
 
 
@@ -106,6 +106,8 @@ async def _serve(app: Asgi, store: CaptureStore, bound: socket.socket, upstream:
 
 async def _require_usable(store: CaptureStore) -> None:
     """Raise for a store that will not take captures; one that does not answer now may do so later."""
+    import asyncio
+
     from gym_objstore.proxy import PROBE_SECONDS, ask
 
     try:

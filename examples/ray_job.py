@@ -13,9 +13,9 @@ reading all token entries of the run again has found.
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from typing import Any
 
-import pandas as pd
 import ray
 
 from gym_objstore import TrainerClient
@@ -23,15 +23,9 @@ from gym_objstore_ray import RolloutDatasource, verify
 
 
 def counted(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what is counted of a rollout, whose id is ``<task>-<rollout>``."""
+    """Return what is counted of a rollout, whose id is ``<task>-<rollout>``. Runs on the cluster's workers."""
     task = row["rollout_id"].partition("-")[0]
-    return {"task": task, "rollouts": 1, "reward": row["reward"], "generated": int(sum(row["mask"]))}
-
-
-def summed(group: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for a task."""
-    sums = {"rollouts": len(group), "reward": group["reward"].mean(), "generated": group["generated"].sum()}
-    return pd.DataFrame([{"task": group["task"].iloc[0], **sums}])
+    return {"task": task, "reward": row["reward"], "generated": int(sum(row["mask"]))}
 
 
 def main() -> None:
@@ -44,10 +38,12 @@ def main() -> None:
     ray.init()
     client = TrainerClient(asked.url, asked.run_id)
     source = RolloutDatasource(client, client.finished_now())
-    rows = ray.data.read_datasource(source).map(counted)
-    tasks = rows.groupby("task").map_groups(summed, batch_format="pandas").take_all()
-    for task in sorted(tasks, key=lambda one: one["task"]):
-        print(f"task {task['task']}: {task['rollouts']} rollouts, reward {task['reward']:.2f}, {task['generated']} tokens")
+    tasks = defaultdict(list)
+    for row in ray.data.read_datasource(source).map(counted).iter_rows():
+        tasks[row["task"]].append(row)
+    for task, rows in sorted(tasks.items()):
+        reward, generated = sum(row["reward"] for row in rows) / len(rows), sum(row["generated"] for row in rows)
+        print(f"task {task}: {len(rows)} rollouts, reward {reward:.2f}, {generated} tokens")
     for one in source.masked():
         print(f"left out {one.rollout_id}: {one.code}")
     found = verify(client)

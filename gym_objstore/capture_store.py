@@ -127,7 +127,7 @@ class CaptureStore(Component):
     async def mark_incomplete_async(self, rollout_id: str, model_call_id: str = "", *, reason: str = "lost") -> None:
         """Record that a capture was lost; see ``mark_incomplete``. Finished even if the caller is cancelled."""
         marker = self._marker(rollout_id, model_call_id, reason)
-        await self.connection.writer.finish(rollout_id, self.connection.put_marker(captures.FAMILY, marker))
+        await self.connection.writer.finish_at_once(rollout_id, self.connection.put_marker(captures.FAMILY, marker))
 
     def _marker(self, rollout_id: str, model_call_id: str, reason: str) -> Put:
         require_id(rollout_id, "rollout id")

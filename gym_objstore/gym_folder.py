@@ -68,11 +68,12 @@ class Written(NamedTuple):
 def find_files(folder: Path) -> FoundFiles:
     """Return Gym's files in a folder; deeper ones are not looked for.
 
-    Raises ``Invalid`` for a folder that does not exist or has none of them, and for files that are named like them
-    but after no rollout id.
+    Raises ``Invalid`` for a folder that does not exist or has none of them, for links that lead out of it, and for
+    files that are named like them but after no rollout id.
     """
     if not folder.is_dir():
         raise Invalid(f"there is no such folder, folder={folder}", kind="no_folder")
+    _require_inside(folder)
     rollouts: dict[str, dict[str, Path]] = {}
     foreign, unnamed = [], []
     for path in sorted(folder.iterdir()):
@@ -90,6 +91,15 @@ def find_files(folder: Path) -> FoundFiles:
         hint = f"name the folder that holds <rollout id>{CAPTURES}, {TOKENS} or {LEDGER}"
         raise Invalid(f"the folder has none of Gym's files, folder={folder}", kind="no_files", hint=hint)
     return FoundFiles(rollouts, tuple(foreign))
+
+
+def _require_inside(folder: Path) -> None:
+    """Raise ``Invalid`` for links that lead elsewhere: whoever can write to a folder may not choose what is read."""
+    root = folder.resolve()
+    away = [path.name for path in sorted(folder.iterdir()) if not path.resolve().is_relative_to(root)]
+    if away:
+        hint = "put the files themselves there, or remove the links"
+        raise Invalid(f"links lead out of the folder, files={away}", kind="link", hint=hint)
 
 
 def is_gym_id(rollout_id: str) -> bool:

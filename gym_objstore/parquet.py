@@ -76,6 +76,7 @@ def write_calls(path: Path, rollouts: Iterable[Rollout], *, payloads: bool) -> W
     pyarrow = _pyarrow()
     schema = _schema(pyarrow, payloads=payloads)
     aside = path.with_name(f".{path.name}.part")
+    aside.unlink(missing_ok=True)  # left by a writer that was killed; or a link, which must not be followed
     written = 0
     try:
         with pyarrow.parquet.ParquetWriter(aside, schema, compression="zstd", write_page_checksum=True) as file:

@@ -98,7 +98,7 @@ class TokenSink(Component):
         note = {"reason": "lost", "at": time.time(), "nonce": secrets.token_hex(8)}
         marker = mark(self.settings.run_id, rollout_id, model_call_id, note)
         _report_loss(rollout_id, model_call_id, "incomplete_marker")
-        await self.connection.writer.finish(rollout_id, self.connection.put_marker(FAMILY, marker))
+        await self.connection.writer.finish_at_once(rollout_id, self.connection.put_marker(FAMILY, marker))
 
     async def record_engine_refusal(
         self,

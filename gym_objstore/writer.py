@@ -57,7 +57,13 @@ class Writer:
         ``lost`` is called if the write fails after its caller was cancelled, when nobody else can leave a
         trace of the loss.
         """
-        task = asyncio.get_running_loop().create_task(self._bounded(write))
+        return await self.finish_at_once(rollout_id, self._bounded(write), lost=lost)
+
+    async def finish_at_once(
+        self, rollout_id: str, write: Coroutine[Any, Any, T], *, lost: Callable[[], Awaitable[None]] | None = None
+    ) -> T:
+        """Await a write that waits for no other, as a marker must not while the store hangs; else as ``finish``."""
+        task = asyncio.get_running_loop().create_task(write)
         self.expect(rollout_id, task)
         try:
             return await asyncio.shield(task)
@@ -85,14 +91,17 @@ class Writer:
 
     async def drain(self, rollout_id: str | None = None, *, timeout: float) -> bool:  # noqa: ASYNC109 - the seed's word
         """Wait for the writes of a rollout, or of all, in every loop; False if some are still pending."""
-        return await asyncio.to_thread(self.wait, rollout_id, timeout)
+        pending = [asyncio.wrap_future(one) for one in self._of(rollout_id)]
+        return not pending or not (await asyncio.wait(pending, timeout=timeout))[1]
 
     def wait(self, rollout_id: str | None, seconds: float) -> bool:
         """Wait for writes with a blocking call, from a thread without a loop; see ``drain``."""
+        return not wait(self._of(rollout_id), seconds).not_done
+
+    def _of(self, rollout_id: str | None) -> list[Future[None]]:
         with self._lock:
             rollouts = list(self._pending) if rollout_id is None else [rollout_id]
-            pending = [future for one in rollouts for future in self._pending.get(one, ())]
-        return not wait(pending, seconds).not_done
+            return [future for one in rollouts for future in self._pending.get(one, ())]
 
     async def _bounded(self, write: Coroutine[Any, Any, T]) -> T:
         async with self._gate():

@@ -31,10 +31,8 @@ def example(
 ) -> subprocess.CompletedProcess[str]:
     """Run an example in ``folder`` and return what it printed, whatever its exit code."""
     command = [_INTERPRETERS[Path(name).suffix], str(EXAMPLES / name), *arguments]
-    found = {**os.environ, **environment, "PATH": _path_with_our_command(folder), "PYTHONPATH": _search()}
-    return subprocess.run(
-        command, cwd=folder, env=found, capture_output=True, text=True, check=False, timeout=_SECONDS
-    )
+    found = {**os.environ, **environment, "PATH": path_with_our_command(folder), "PYTHONPATH": search_path()}
+    return subprocess.run(command, cwd=folder, env=found, capture_output=True, text=True, check=False, timeout=_SECONDS)
 
 
 def printed(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -43,11 +41,11 @@ def printed(done: subprocess.CompletedProcess[str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def _search() -> str:
+def search_path() -> str:
     return os.pathsep.join([str(ROOT), str(ROOT / "adapters"), os.environ.get("PYTHONPATH", "")])
 
 
-def _path_with_our_command(folder: Path) -> str:
+def path_with_our_command(folder: Path) -> str:
     """Return a search path on which ``gym-objstore`` is this interpreter's, installed or not."""
     command = folder / "bin" / "gym-objstore"
     command.parent.mkdir(exist_ok=True)

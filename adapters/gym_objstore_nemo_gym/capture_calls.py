@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gym_objstore.capture_store import CLOSE_SECONDS, Available, CaptureStore
-from gym_objstore.captures import FAMILY
 from gym_objstore.correlation import parse_path
 from gym_objstore.errors import NotFound, ObjstoreError
 from gym_objstore.observing import Event, report
@@ -65,9 +64,7 @@ class BucketCaptures(CaptureStore):
 
     async def _leave_marker(self, rollout_id: str, error: Exception) -> None:
         try:
-            # Not ``mark_incomplete_async``: while the store hangs, new captures would wait behind its markers.
-            marker = self._marker(rollout_id, "", getattr(error, "kind", "lost"))
-            await self.connection.put_marker(FAMILY, marker)
+            await self.mark_incomplete_async(rollout_id, reason=getattr(error, "kind", "lost"))
         except ObjstoreError as failure:
             event = Event("write_failed", rollout_id, family="captures", kind=failure.kind, detail=str(failure))
             report(event, "a lost capture could not be marked, rollout_id=%s, error=%s", rollout_id, failure)

@@ -53,13 +53,8 @@ def generate(prompt: list[int]) -> dict[str, Any]:
     return {"prompt_token_ids": prompt, "choices": [{"message": {"role": "assistant", "content": "Yes.", **exact}}]}
 
 
-def root(rollout_id: str) -> CaptureAdmission:
-    """Return what the model server sends with a first call."""
-    return CaptureAdmission(rollout_id=rollout_id, model_call_id="call-1", mode="text")
-
-
 def continuation(parent: CommitCoords) -> CaptureAdmission:
-    """Return what it sends with a call whose history ends in the parent's answer: which rows hold its prefix."""
+    """Return the admission of a call whose history ends in the parent's answer: which rows hold its prefix."""
     return CaptureAdmission(
         rollout_id=parent.rollout_id,
         model_call_id="call-2",
@@ -82,7 +77,7 @@ def main() -> None:
     engine = Engine(source)
     install_capture(engine, sink=sink, weight_version_fn=lambda: 7, adapter=VLLMCaptureAdapter())
 
-    admission = root(asked.rollout_id)
+    admission = CaptureAdmission(rollout_id=asked.rollout_id, model_call_id="call-1", mode="text")
     for question in ("Is it warm in Paris?", "And tomorrow?"):
         body = {"messages": [{"role": "user", "content": question}], "ng_capture": admission.model_dump(mode="json")}
         coords = CommitCoords.model_validate(engine.complete(body)["ng_commit_coords"])

@@ -9,6 +9,7 @@
 #     sh examples/move_to_bucket.sh results/model-calls s3://archive/rl         # and copy the run there
 #
 # Every step verifies what it wrote, and repeating the whole finishes what was interrupted. The files are left alone.
+# It stops at a capture file that is not given back byte for byte: one whose last line was never finished.
 # BACK (exported-files) is the folder of the files that are written back. See docs/gym-files.md for what has no
 # counterpart on the other side.
 set -eu

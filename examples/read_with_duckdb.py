@@ -21,7 +21,8 @@ import duckdb
 QUESTIONS = {
     "models": """
         SELECT model, count(*) AS calls, sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out,
-               round(quantile_cont(latency_total_ms, 0.5)) AS p50_ms, round(quantile_cont(latency_total_ms, 0.95)) AS p95_ms
+               round(quantile_cont(latency_total_ms, 0.5)) AS p50_ms,
+               round(quantile_cont(latency_total_ms, 0.95)) AS p95_ms
         FROM calls GROUP BY model ORDER BY calls DESC, model""",
     "errors": """
         SELECT error_category, status_code, count(*) AS calls

@@ -16,7 +16,6 @@ import argparse
 import os
 import uuid
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
@@ -51,13 +50,14 @@ class Trainer:
         """Make the tokens of rewarded rollouts more likely."""
         token_ids = batch["token_ids"] % VOCABULARY
         log_probs = self._policy(token_ids[:, :-1]).log_softmax(-1).gather(-1, token_ids[:, 1:, None]).squeeze(-1)
-        advantages = (batch["rewards"] - batch["rewards"].mean())[:, None]
+        rewards = batch["rewards"].nan_to_num()  # a receipt may have none
+        advantages = (rewards - rewards.mean())[:, None]
         loss = -(advantages * log_probs * batch["mask"][:, 1:]).sum() / batch["mask"].sum()
         self._optimizer.zero_grad()
         loss.backward()
         self._optimizer.step()
         self._new += batch["rollout_ids"]
-        return loss.item()
+        return float(loss.detach())
 
     def save(self) -> None:
         """Make a checkpoint safe, and only then retire what it has learned from."""
@@ -66,20 +66,15 @@ class Trainer:
         name = f"{len(self.trained) + len(self._new)}-{uuid.uuid4().hex}"
         self._client.mark_consumed_now(self._new, name)
         self.trained, self._new = self.trained + self._new, []
-        models = {"policy": self._policy.state_dict(), "optimizer": self._optimizer.state_dict()}
-        write({"name": name, "trained": self.trained, **models}, self._checkpoint)
+        state = {"policy": self._policy.state_dict(), "optimizer": self._optimizer.state_dict()}
+        aside = self._checkpoint.with_name(f"{self._checkpoint.name}.part")
+        with aside.open("wb") as file:
+            torch.save({"name": name, "trained": self.trained, **state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(self._checkpoint)
         print(f"saved {name}", flush=True)
         self._client.retire_consumed_now([name])
-
-
-def write(state: dict[str, Any], path: Path) -> None:
-    """Replace a file, whole or not at all."""
-    aside = path.with_name(f"{path.name}.part")
-    with aside.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
 
 
 def main() -> None:

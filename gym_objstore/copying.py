@@ -15,12 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gym_objstore import captures, ledger, receipts_published, staging, tokens
-from gym_objstore.copying_proof import damage_of
 from gym_objstore.errors import Conflict
 from gym_objstore.flow import Find, Flow, Head, Listing, Put, delete, fold, page, scan, together
 from gym_objstore.guards import guard
 from gym_objstore.keys import FENCES, RUN_FOLDER, run_prefix, writer_key
 from gym_objstore.objects import announcement
+from gym_objstore.proofs import damage_of
 from gym_objstore.run_keys import closed_key, descriptor_prefix
 from gym_objstore.store.marks import Marks
 
@@ -222,7 +222,7 @@ def _verified(family: str, name: str, size: int, body: bytes) -> bytes | str:
     """Return a body that is what its name and its listing say, or what is wrong with it."""
     if len(body) != size:
         return f"its size is not that of the listing, bytes={len(body)}, listed={size}"
-    return damage_of(family, name.partition("/")[2], body) or body
+    return damage_of(family, name, body) or body
 
 
 def _prove(pair: _Pair, state: _Copy) -> Flow[Marks]:

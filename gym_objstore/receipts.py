@@ -111,7 +111,10 @@ def _readable(manifest: Any) -> RolloutManifest | str:
     """Return a manifest, or only its rollout id where the rest cannot be read."""
     if isinstance(manifest, RolloutManifest):
         return manifest
-    said = manifest if isinstance(manifest, Mapping) else manifest.model_dump(mode="json")
+    try:
+        said = manifest if isinstance(manifest, Mapping) else manifest.model_dump(mode="json")
+    except AttributeError as error:
+        raise Invalid(f"not a manifest, type={type(manifest).__name__}", kind="bad_record") from error
     try:
         return RolloutManifest.model_validate(said)
     except ValidationError:

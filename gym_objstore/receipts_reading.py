@@ -205,7 +205,7 @@ def _chain_keys(receipt: RolloutReceipt) -> list[str]:
 
 
 def _row(receipt: RolloutReceipt, snapshots: Sequence[StagedCallBaseSnapshot]) -> Trainable:
-    return Trainable(receipt, verify_and_linearize(receipt, snapshots))
+    return Trainable(receipt, verify_and_linearize(receipt, snapshots, sealed=True))
 
 
 def _tokens(receipt: RolloutReceipt, chain: Sequence[Columns]) -> TokenRow:

@@ -39,6 +39,7 @@ from gym_objstore.tokens import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gym_objstore.connection import Connection
     from gym_objstore.lineage import Items, Matcher
     from gym_objstore.records import LineageResolution
 
@@ -64,13 +65,12 @@ class TokenSink(Component):
         connection = self.connection
         require_id(entry.rollout_id, "rollout id")
         lost = partial(self.mark_incomplete, entry.rollout_id, entry.model_call_id)
-        prepared = await connection.writer.finish(entry.rollout_id, self._put(entry), lost=lost)
-        connection.parents.put(prepared.key, parent_of(entry))
+        await connection.writer.finish(entry.rollout_id, self._put(entry), lost=lost)
 
-    async def _put(self, entry: Any) -> Prepared:
+    async def _put(self, entry: Any) -> None:
         connection, run_id = self.connection, self.settings.run_id
         try:
-            return await connection.write(FAMILY, partial(put_entry, run_id, entry))
+            await connection.write(FAMILY, partial(put_entry, run_id, entry, prepare=partial(_prepare, connection)))
         except ObjstoreError as error:
             if storable(error):
                 prepared = prepare(rollout_prefix(FAMILY, run_id, entry.rollout_id), entry)
@@ -185,6 +185,13 @@ class LineageResolver(Component):
     def is_process_shared(self) -> bool:
         """Say whether other processes see the same entries: always, but for a store in memory."""
         return not self.settings.store.url.startswith("memory:")
+
+
+def _prepare(connection: Connection, rollout: str, entry: Any) -> Prepared:
+    """Prepare an entry and remember it as a parent, off the event loop: nobody asks for it before it is listed."""
+    prepared = prepare(rollout, entry)
+    connection.parents.put(prepared.key, parent_of(entry))
+    return prepared
 
 
 def _report_loss(rollout_id: str, model_call_id: str, kind: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -70,6 +70,15 @@ def unpack(body: bytes, header_bytes: int, digest: str) -> dict[str, Any]:
     Raises ``Corrupt`` for a file that is not the one whose header has this digest, ``Unusable`` where the library
     that made an attachment is not installed.
     """
+    return _read(body, header_bytes, digest, _value)
+
+
+def verify(body: bytes, header_bytes: int, digest: str) -> None:
+    """Raise ``Corrupt`` unless a file is the one whose header has this digest, to the byte; needs no library."""
+    _read(body, header_bytes, digest, _data)
+
+
+def _read(body: bytes, header_bytes: int, digest: str, value: Callable[..., Any]) -> dict[str, Any]:
     if _sha256(body[:header_bytes]) != digest:
         raise Corrupt("the header of the attachments is damaged")
     try:
@@ -78,7 +87,8 @@ def unpack(body: bytes, header_bytes: int, digest: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         view = memoryview(body)[header_bytes:]
         for origin in origins:
-            _insert(found, origin["path"], _value(origin, header.get(origin["path"]), view))
+            read = {} if origin["kind"] == "mapping" else value(origin, header.get(origin["path"]), view)
+            _insert(found, origin["path"], read)
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, Corrupt):
             raise
@@ -125,19 +135,23 @@ def _described(tensors: list[tuple[str, Tensor]]) -> Iterator[tuple[str, dict[st
         start = end
 
 
-def _value(origin: dict[str, Any], described: dict[str, Any] | None, view: memoryview) -> Any:
+def _data(origin: dict[str, Any], described: dict[str, Any] | None, view: memoryview) -> memoryview:
+    """Return the verified bytes of an attachment."""
     path = origin["path"]
-    if origin["kind"] == "mapping":
-        return {}
     if described is None:
         raise Corrupt(f"the attachment {path!r} is not in its file", kind="bad_attachment")
     start, end = described["data_offsets"]
     data = view[start:end]
     if len(data) != end - start or _sha256(data) != origin["sha256"]:
         raise Corrupt(f"the bytes of the attachment {path!r} are damaged")
+    return data
+
+
+def _value(origin: dict[str, Any], described: dict[str, Any] | None, view: memoryview) -> Any:
+    data = _data(origin, described, view)
     shape = tuple(origin["shape"])
-    if not all(type(size) is int and size >= 0 for size in shape):
-        raise Corrupt(f"the attachment {path!r} has no shape", kind="bad_attachment")
+    if described is None or not all(type(size) is int and size >= 0 for size in shape):
+        raise Corrupt(f"the attachment {origin['path']!r} has no shape", kind="bad_attachment")
     return value_of(Tensor(described["dtype"], shape, data, origin["kind"], origin["dtype"], shape, 0))
 
 

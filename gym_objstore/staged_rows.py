@@ -112,13 +112,18 @@ def unpack_extras(key: StagingKey, body: bytes, committed: str) -> dict[str, Any
     ``committed`` is the extras digest of the ledger row. Raises ``Corrupt``.
     """
     head, _ = _unpack_record(key, body[: key.name.record_bytes], only=0)
-    stored = body[key.name.record_bytes :]
-    if len(stored) != key.name.extras_bytes or (sha256_hex(stored) if stored else None) != head.get("extras"):
-        raise Corrupt("the extras of the row are damaged")
+    stored = _stored_extras(key, head, body)
     extras = codec.decode(stored, codec.FORMAT) if stored else None
     if compute_extras_digest(extras) != committed:
         raise Corrupt("the extras of the row are not those that were committed", kind="extras_digest_mismatch")
     return extras
+
+
+def _stored_extras(key: StagingKey, head: Mapping[str, Any], body: bytes) -> bytes:
+    stored = body[key.name.record_bytes :]
+    if len(stored) != key.name.extras_bytes or (sha256_hex(stored) if stored else None) != head.get("extras"):
+        raise Corrupt("the extras of the row are damaged")
+    return stored
 
 
 def unpack_tail(key: StagingKey, body: bytes) -> Tail | None:
@@ -132,6 +137,18 @@ def unpack_tail(key: StagingKey, body: bytes) -> Tail | None:
         return Tail(start, int(found["bytes"]), int(found["header_bytes"]), found["sha256"])
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable() from error
+
+
+def verify(key: StagingKey, body: bytes) -> None:
+    """Raise ``Corrupt`` unless every byte of a row's object is what its name promises."""
+    size = key.name.record_bytes
+    head, _ = _unpack_record(key, body[:size], only=0)
+    _stored_extras(key, head, body[: size + key.name.extras_bytes])
+    tail, rest = unpack_tail(key, body[:size]), body[size + key.name.extras_bytes :]
+    if len(rest) != (tail.size if tail else 0):
+        raise Corrupt("the attachments of the row are cut short, or something follows them")
+    if tail is not None:
+        staged_attachments.verify(rest, tail.header_bytes, tail.digest)
 
 
 def unpack_attachments(tail: Tail, body: bytes) -> dict[str, Any]:
@@ -229,25 +246,29 @@ def _narrowest(codes: tuple[str, str], values: Sequence[Any]) -> array[Any]:
     """Return values in the narrower of two types that holds them exactly."""
     narrow, wide = codes
     try:
-        if narrow != "f":
-            return array(narrow, values)
-        packed = struct.pack(f"{len(values)}f", *values)
+        return array(narrow, values if narrow != "f" else _singles(values))
     except OverflowError:
         return array(wide, values)
-    return array(narrow, packed) if _holds(packed, values) else array(wide, values)
 
 
-def _holds(packed: bytes, values: Sequence[float]) -> bool:
-    """Tell whether single precision holds these numbers exactly.
+def _singles(values: Sequence[float]) -> bytes:
+    """Return numbers in single precision; raise ``OverflowError`` where it does not hold each exactly.
 
-    numpy, which every worker with an engine has, takes a third of the time; a row is packed under the interpreter lock.
+    numpy, which every worker with an engine has, takes half the time; a row is packed under the interpreter lock.
     """
     try:
         import numpy as np
     except ModuleNotFoundError:
-        return struct.unpack(f"{len(values)}f", packed) == tuple(values)
-    doubles = np.frombuffer(struct.pack(f"{len(values)}d", *values))
-    return bool((np.frombuffer(packed, np.float32) == doubles).all())
+        packed = struct.pack(f"{len(values)}f", *values)
+        exact = struct.unpack(f"{len(values)}f", packed) == tuple(values)
+    else:
+        doubles = np.frombuffer(struct.pack(f"{len(values)}d", *values))
+        with np.errstate(over="ignore"):
+            singles = doubles.astype(np.float32)
+        packed, exact = singles.tobytes(), bool((singles == doubles).all())
+    if not exact:
+        raise OverflowError
+    return packed
 
 
 def _little_endian(column: array[Any]) -> array[Any]:

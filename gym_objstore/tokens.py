@@ -22,7 +22,7 @@ from gym_objstore.objects import marker, require_writer, retired, write_fenced, 
 from gym_objstore.records import TokenEntry, parse_entry, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 FAMILY = "tokens"
 
@@ -87,7 +87,9 @@ def entry_name(record: dict[str, Any], digest: str) -> EntryName:
     )
 
 
-def put_entry(run_id: str, entry: Any, also: Sequence[Put] = ()) -> Flow[Prepared]:
+def put_entry(
+    run_id: str, entry: Any, also: Sequence[Put] = (), *, prepare: Callable[[str, Any], Prepared] = prepare
+) -> Flow[Prepared]:
     """Store one call's token entry; ``also`` is written in the same round trip.
 
     Returns when: the entry is durable and every resolver and source sees it.

@@ -9,6 +9,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from gym_objstore import CaptureStore
+from gym_objstore.captures import Line, capture_put
 from gym_objstore.cli.app import EXIT_CODES, app
 from gym_objstore.errors import ObjstoreError
 from gym_objstore.flow import run
@@ -17,6 +19,7 @@ from gym_objstore.spill import Spill
 from gym_objstore.store.opening import open_store
 from gym_objstore.tokens import begin_call, mark, put_entry
 from tests.entries import make_chain, make_entry
+from tests.whole_run import RUN, contents, make_run
 
 
 @pytest.fixture
@@ -79,6 +82,58 @@ def test_check_exits_with_one_for_damage_and_zero_for_losses(url, store):
     assert damaged.exit_code == 1
     assert "corrupt" in damaged.stdout
     assert document("check", "--url", url, "--run-id", "run-1")["damaged"] is True
+
+
+def test_ls_shows_every_rollout_with_the_families_that_hold_it(url, store):
+    CaptureStore(url, "run-1").record("asked", {"model_call_id": "c1", "completed_at": 1.0})
+    rows = document("ls", "--url", url, "--run-id", "run-1")
+    assert [(one["rollout_id"], one["families"], one["state"]) for one in rows] == [
+        ("asked", ["captures"], ""),
+        ("good", ["tokens"], "complete"),
+        ("lost", ["tokens"], "incomplete"),
+    ]
+
+
+def test_check_reads_what_no_snapshot_covers(tmp_path):
+    url = f"file://{tmp_path}/whole"
+    store = make_run(open_store(url))
+    sound = document("check", "--url", url, "--run-id", RUN)
+    assert (sound["damaged"], sound["objects"]) == (False, len(others(store)))
+    for key in others(store):
+        body = store.get(key)
+        damage_object(store, key, bytes([body[0] ^ 1]) + body[1:])
+        found = document("check", "--url", url, "--run-id", RUN)
+        assert found["damaged"], key
+        assert any(key.split("/", 3)[3] in one["detail"] for one in found["findings"]), key
+        damage_object(store, key, body)
+    assert call("check", "good", "--url", url, "--run-id", RUN).exit_code == 0
+    damage_object(store, next(key for key in others(store) if key.startswith("captures/")), b"x")
+    assert call("check", "good", "--url", url, "--run-id", RUN).exit_code == 1
+    assert call("check", "twice", "--url", url, "--run-id", RUN).exit_code == 0
+
+
+def others(store) -> list[str]:
+    """The objects of a whole run that are neither of a snapshot, nor fences, nor the run's own."""
+    kinds = ("/!run/", "/fences/", "/entries/", "/intents/")
+    return [key for key in contents(store) if not any(kind in key for kind in kinds)]
+
+
+def damage_object(store, key: str, body: bytes) -> None:
+    store.delete([key])
+    store.put(key, body)
+
+
+def test_check_counts_the_losses_that_captures_and_ledgers_name(url, store):
+    CaptureStore(url, "run-1").mark_incomplete("good")
+    found = document("check", "good", "--url", url, "--run-id", "run-1")
+    assert ([one["kind"] for one in found["findings"]], found["damaged"]) == (["incomplete_marker"], False)
+
+
+def test_check_finds_a_capture_that_is_no_record(url, store):
+    put = capture_put("run-1", "good", Line(b"[1]", 5))
+    store.put(put.key, put.body)
+    found = document("check", "good", "--url", url, "--run-id", "run-1")
+    assert [(one["kind"], one["severity"]) for one in found["findings"]] == [("corrupt", "error")]
 
 
 def test_a_rollout_whose_id_is_too_long_for_its_key_is_checked_too(url, store):

@@ -243,6 +243,19 @@ async def test_marking_removes_nothing_and_only_its_checkpoint_retires(client, s
     assert len(list(store.scan(f"staged/{RUN}/"))) == 6
 
 
+def test_a_trainer_without_a_loop_marks_and_retires_too(place):
+    client = TrainerClient(**place)
+    store = client.connection.store
+    for one in ("r1", "r2"):
+        finish(store, one)
+    assert client.mark_consumed_now(["r1"], "step-1") == ("r1",)
+    assert [one.checkpoints for one in client.finished_now()] == [("step-1",), ()]
+    assert client.retire_consumed_now(["step-1"]) == Removal(("r1",), ())
+    assert [one.rollout_id for one in client.finished_now()] == ["r2"]
+    assert client.mark_consumed_now(["r1"], "step-2") == ()
+    client.close_now()
+
+
 @pytest.mark.parametrize(
     "hostile", ["a/b c", "..", ".hidden", "UPPER", "\u00e9\u4e2d+%=", "!run", "r1/receipts/" + 64 * "0"]
 )

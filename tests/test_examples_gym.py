@@ -27,6 +27,10 @@ from tests.places import place_of
 if sys.version_info < (3, 12):
     pytest.skip("nemo-gym's model server needs Python 3.12 or newer", allow_module_level=True)
 
+from nemo_gym.global_config import GlobalConfigDictParser
+from omegaconf import OmegaConf
+
+FILES = ("token_capture.yaml", "external_staging.yaml", "model_call_capture.yaml")
 ROLLOUT = "0-0"
 KEY = "sk-0123456789abcdef0123"
 
@@ -102,7 +106,19 @@ async def test_model_call_capture_needs_no_component_in_the_yaml(tmp_path, place
     await store.close()
 
 
-@pytest.mark.parametrize("name", ["token_capture.yaml", "external_staging.yaml", "model_call_capture.yaml"])
+@pytest.mark.parametrize("name", FILES)
+def test_gyms_own_parser_takes_the_file(name, monkeypatch):
+    for variable in ("INFERENCE_URL", "INFERENCE_API_KEY", "GYM_OBJSTORE_URL", "GYM_OBJSTORE_RUN_ID"):
+        monkeypatch.setenv(variable, f"told-{variable}")
+    told = OmegaConf.load(EXAMPLES / "gym" / name)
+    found = GlobalConfigDictParser().parse_no_environment(told)
+    assert found.policy_model.responses_api_models.vllm_model.base_url == ["told-INFERENCE_URL/v1"]
+    for kwargs in ("sink_kwargs", "lineage_store_kwargs"):
+        if place := found.get("token_id_capture", {}).get(kwargs):
+            assert (place.url, place.run_id) == ("told-GYM_OBJSTORE_URL", "told-GYM_OBJSTORE_RUN_ID")
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_every_variable_that_a_file_names_is_in_its_instructions(name):
     text = (EXAMPLES / "gym" / name).read_text(encoding="utf-8")
     instructions = text.partition("policy_model:")[0]

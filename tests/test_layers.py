@@ -41,7 +41,7 @@ FLOORS = (
         "flows only: what is stored where, in which order, and what follows from a listing",
         """objects index packs tokens lineage retirement trajectories captures captures_* staging staging_rows
         staged_calls ledger ledger_* manifests receipts receipts_* linearize terminal retention sweeping
-        admission commit checking references garbage guards runs run_removal usage copying copying_proof
+        admission commit checking references garbage guards runs run_removal usage copying proofs checking_objects
         gym_rows importing exporting""",
     ),
     Floor(

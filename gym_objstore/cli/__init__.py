@@ -7,6 +7,9 @@ from __future__ import annotations
 import sys
 from io import TextIOWrapper
 
+NAME = "gym-objstore"
+"""What the command calls itself, also as ``python -m gym_objstore``: a shell completes no other name."""
+
 
 def main() -> None:
     """Run the command line; says what to install where the ``cli`` extra is missing."""
@@ -19,4 +22,4 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what models write is not limited to a terminal's encoding
-    app()
+    app(prog_name=NAME)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +17,10 @@ from gym_objstore.store.opening import open_store
 from gym_objstore.store.options import StoreOptions
 
 if TYPE_CHECKING:
-    from gym_objstore.checking import Report
+    from collections.abc import Iterator, Sequence
+
+    from gym_objstore.checking import Finding, Report
+    from gym_objstore.checking_objects import Checked, Reading
     from gym_objstore.store import Store
 
 _FAMILY = "tokens"
@@ -28,8 +32,8 @@ def ls(
     run_id: Run = None,
     json: Json = False,  # noqa: FBT002
 ) -> None:
-    """List the runs of a store or, with --run-id, the rollouts of a run with their state and counts."""
-    from gym_objstore.checking import overview, rollouts, runs
+    """List the runs of a store or, with --run-id, the rollouts of a run with the state of their tokens."""
+    from gym_objstore.checking import runs
 
     store = open_store(place)
     if run_id is None:
@@ -39,16 +43,42 @@ def ls(
         else:
             print_table(f"runs in {store.url}", ["run", "families"], [(name, " ".join(f)) for name, f in found.items()])
         return
-    prefixes = run(rollouts(_FAMILY, run_id), store)
-    listed = [run(overview(*item), store) for item in tracked(list(prefixes.items()), "listing rollouts")]
-    rows = [row for row in listed if row.state != "empty"]
+    rows = _rollouts(store, run_id)
     if json:
-        print_json([jsonable(row) for row in rows])
+        print_json(rows)
         return
     shown = [
-        (r.rollout_id, r.state, r.entries, r.intents, ", ".join(sorted({p.kind for p in r.problems}))) for r in rows
+        (r["rollout_id"], " ".join(r["families"]), r["state"], r["entries"], r["intents"], " ".join(_kinds(r)))
+        for r in rows
     ]
-    print_table(f"rollouts of {run_id}", ["rollout", "state", "entries", "intents", "problems"], shown)
+    print_table(f"rollouts of {run_id}", ["rollout", "families", "state", "entries", "intents", "problems"], shown)
+
+
+def _rollouts(store: Store, run_id: str) -> list[dict[str, Any]]:
+    """Return a run's rollouts: the families that hold something of each, and what its listing says of its tokens."""
+    from gym_objstore.checking import overview, rollouts
+    from gym_objstore.keys import FAMILIES
+
+    holding: dict[str, list[str]] = {}
+    for family in FAMILIES:
+        for rollout_id in run(rollouts(family, run_id), store):
+            holding.setdefault(rollout_id, []).append(family)
+    tokens = run(rollouts(_FAMILY, run_id), store)
+    rows = []
+    for rollout_id in tracked(sorted(holding), "listing rollouts"):
+        prefix = tokens.get(rollout_id)
+        row = jsonable(run(overview(rollout_id, prefix), store)) if prefix else _without_tokens(rollout_id)
+        if row["state"] != "empty" or holding[rollout_id] != [_FAMILY]:
+            rows.append({**row, "families": holding[rollout_id]})
+    return rows
+
+
+def _without_tokens(rollout_id: str) -> dict[str, Any]:
+    return {"rollout_id": rollout_id, "state": "", "entries": 0, "intents": 0, "version": 0, "problems": []}
+
+
+def _kinds(row: dict[str, Any]) -> list[str]:
+    return sorted({problem["kind"] for problem in row["problems"]})
 
 
 @on_a_store
@@ -59,32 +89,58 @@ def check(
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Re-read and re-hash a rollout or a run. Exits with 1 if anything is damaged; losses are warnings."""
-    from gym_objstore.checking import check_rollout, rollouts
-
     store = open_store(place)
     run_id = require_run(run_id)
-    if rollout_id is not None:
-        reports = [_report(store, run_id, rollout_id)]
-    else:
-        prefixes = run(rollouts(_FAMILY, run_id), store)
-        reports = [run(check_rollout(*item), store) for item in tracked(list(prefixes.items()), "checking")]
-    damaged = any(finding.severity == "error" for report in reports for finding in report.findings)
+    known = _prefixes(store, run_id, rollout_id)
+    reports, objects = _token_reports(store, known), 0
+    findings = [finding for report in reports for finding in report.findings]
+    for checked in _other_objects(store, run_id, rollout_id):
+        objects += checked.objects
+        findings += checked.findings
+    damaged = any(finding.severity == "error" for finding in findings)
     if json:
-        findings = [finding for report in reports for finding in findings_of(report)]
-        print_json({"run_id": run_id, "rollouts": len(reports), "damaged": damaged, "findings": findings})
+        listed = [finding._asdict() for finding in findings]
+        counts = {"rollouts": len(reports), "objects": objects}
+        print_json({"run_id": run_id, **counts, "damaged": damaged, "findings": listed})
     else:
-        print_findings(reports)
-        say(f"{len(reports)} rollouts checked: {'damage found' if damaged else 'no damage'}")
+        print_findings(findings)
+        verdict = "damage found" if damaged else "no damage"
+        say(f"tokens of {len(reports)} rollouts and {objects} other objects checked: {verdict}")
     raise typer.Exit(int(damaged))
 
 
-def _report(store: Store, run_id: str, rollout_id: str) -> Report:
-    from gym_objstore.checking import check_rollout, rollouts
+def _prefixes(store: Store, run_id: str, rollout_id: str | None) -> dict[str, str]:
+    """Return the token prefixes to check by rollout. Raises ``NotFound`` for a rollout that no family holds."""
+    from gym_objstore.checking import rollouts
+    from gym_objstore.keys import FAMILIES
 
-    prefix = run(rollouts(_FAMILY, run_id), store).get(rollout_id)
-    if prefix is None:
+    found = run(rollouts(_FAMILY, run_id), store)
+    if rollout_id is None:
+        return found
+    if not any(rollout_id in run(rollouts(family, run_id), store) for family in FAMILIES):
         raise no_rollout(run_id, rollout_id)
-    return run(check_rollout(rollout_id, prefix), store)
+    return {rollout_id: found[rollout_id]} if rollout_id in found else {}
+
+
+def _token_reports(store: Store, prefixes: dict[str, str]) -> list[Report]:
+    from gym_objstore.checking import check_rollout
+
+    return [run(check_rollout(*item), store) for item in tracked(list(prefixes.items()), "checking tokens")]
+
+
+def _other_objects(store: Store, run_id: str, rollout_id: str | None) -> Iterator[Checked]:
+    from gym_objstore.checking_objects import Reading
+    from gym_objstore.keys import FAMILIES
+
+    for family in FAMILIES:
+        reading = Reading(family, run_id, rollout_id)
+        yield from tracked(iter(partial(_page, reading, store), None), f"checking {family}")
+
+
+def _page(reading: Reading, store: Store) -> Checked | None:
+    from gym_objstore.checking_objects import check_page
+
+    return run(check_page(reading), store)
 
 
 def no_rollout(run_id: str, rollout_id: str) -> NotFound:
@@ -93,15 +149,9 @@ def no_rollout(run_id: str, rollout_id: str) -> NotFound:
     return NotFound(f"no such rollout, run_id={run_id}, rollout_id={rollout_id}", kind="no_rollout", hint=hint)
 
 
-def findings_of(report: Report) -> list[dict[str, str]]:
-    """Return what a check found, as plain fields."""
-    return [finding._asdict() for finding in report.findings]
-
-
-def print_findings(reports: list[Report]) -> None:
-    """Print what checks found as a table."""
-    rows = [tuple(finding) for report in reports for finding in report.findings]
-    print_table("findings", ["severity", "kind", "rollout", "call", "detail"], rows)
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Print what a check found as a table."""
+    print_table("findings", ["severity", "kind", "rollout", "call", "detail"], [tuple(one) for one in findings])
 
 
 def jsonable(row: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gym_objstore.cli.look import findings_of, jsonable, no_rollout, print_findings
+from gym_objstore.cli.look import jsonable, no_rollout, print_findings
 from gym_objstore.cli.options import Json, Run, on_a_store, require_run
 from gym_objstore.cli.printing import print_json, print_table, say
 from gym_objstore.errors import NotFound
@@ -93,7 +93,7 @@ def _document(report: Report, rollout: Rollout | None) -> dict[str, Any]:
     return {
         **jsonable(report.overview),
         "calls": _calls(report.snapshot),
-        "findings": findings_of(report),
+        "findings": [finding._asdict() for finding in report.findings],
         "model_calls": calls,
         "unreadable_captures": unreadable,
         "captures_incomplete": bool(rollout and rollout.incomplete),
@@ -170,7 +170,7 @@ def _say_tokens(rollout_id: str, report: Report) -> None:
     if report.snapshot is not None:
         print_table("calls", columns, [tuple(call.values()) for call in _calls(report.snapshot)])
     if report.findings:
-        print_findings([report])
+        print_findings(report.findings)
 
 
 def _calls(snapshot: Snapshot | None) -> list[dict[str, Any]]:

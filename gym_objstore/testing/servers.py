@@ -252,12 +252,12 @@ def _start_ready(launch: _Launch, access: _Access, stack: ExitStack) -> Server:
         stack.callback(stop, process)
         endpoint = f"http://127.0.0.1:{ports[0]}"
         server = Server(launch.kind, endpoint, access.key, access.secret, REGION, process.pid, log)
-        if _becomes_ready(process, server):
+        if becomes_ready(process, server):
             return server
     raise Unavailable(f"{launch.kind} found its ports taken, attempts={_ATTEMPTS}", kind="server_not_started")
 
 
-def _becomes_ready(process: subprocess.Popen[bytes], server: Server) -> bool:
+def becomes_ready(process: subprocess.Popen[bytes], server: Server) -> bool:
     """Wait for the first object kept; False where a port was taken meanwhile, an error for all else."""
     from botocore.exceptions import BotoCoreError, ClientError
 

@@ -90,7 +90,7 @@ def ours_only(read: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _parts(document: Any) -> Iterator[tuple[Any, Any]]:
-    steps = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
-    for name, part in steps:
+    of_list = list(enumerate(document)) if isinstance(document, list) else []
+    for name, part in list(document.items()) if isinstance(document, dict) else of_list:
         yield document, name
         yield from _parts(part)

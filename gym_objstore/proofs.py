@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gym_objstore.codec import unpack
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt
-from gym_objstore.keys import PACKS, RECEIPTS
+from gym_objstore.keys import PACKS, RECEIPTS, StagingKey
 from gym_objstore.names import (
     parse_capture_name,
     parse_entry_name,
@@ -19,6 +20,7 @@ from gym_objstore.names import (
     parse_row_name,
     parse_staged_name,
 )
+from gym_objstore.staged_rows import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,14 +28,17 @@ if TYPE_CHECKING:
 _NOTES = ("markers", "refusals", "failures")
 
 
-def damage_of(family: str, name: str, body: bytes) -> str | None:
-    """Say what is wrong with the body of an object, given its name below its rollout; None if nothing is.
+def damage_of(family: str, path: str, body: bytes) -> str | None:
+    """Say what is wrong with the body of an object, given its path below its run; None if nothing is.
 
-    Names without a digest promise nothing. Of a staged row the record is verified, which carries the digests of the
-    rest; a body in a format of a newer version cannot be verified and is taken as it is.
+    Names without a digest promise nothing; a body in a format of a newer version cannot be verified and is taken as
+    it is.
     """
+    rollout, _, name = path.partition("/")
     kind, _, rest = name.partition("/")
     check = _CHECKS.get((family, kind)) or (_note if kind in _NOTES else None)
+    if (family, kind) == ("staged", "rows"):
+        check = partial(_staged, rollout)
     try:
         fits = check is None or check(rest, body)
     except Corrupt as error:
@@ -61,9 +66,11 @@ def _row(name: str, body: bytes) -> bool:
     return parsed is None or sha256_hex(body) == parsed.digest
 
 
-def _staged(name: str, body: bytes) -> bool:
+def _staged(rollout: str, name: str, body: bytes) -> bool:
     parsed = parse_staged_name(name)
-    return parsed is None or sha256_hex(body[: parsed.record_bytes]) == parsed.digest
+    if parsed is not None:
+        verify(StagingKey(rollout, parsed), body)
+    return True
 
 
 def _receipt(name: str, body: bytes) -> bool:
@@ -80,6 +87,5 @@ _CHECKS: Mapping[tuple[str, str], Callable[[str, bytes], bool]] = {
     ("tokens", PACKS): _pack,
     ("captures", "records"): _capture,
     ("ledger", "rows"): _row,
-    ("staged", "rows"): _staged,
     ("manifests", RECEIPTS): _receipt,
 }

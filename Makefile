@@ -35,7 +35,14 @@ RAY_PACKAGES := pyarrow hypothesis pytest pytest-asyncio pytest-timeout
 CHECKOV_VENV := .venv-checkov
 CHECKOV_PACKAGES := checkov==3.3.30
 
-.PHONY: help demo test test-slow test-torch test-ray check
+# The built wheel, in an environment that has it instead of this folder and borrows everything else. What is
+# tested is what a wheel may lose: modules, adapters, the command, stores that talk to real servers.
+WHEEL := build/wheel
+WHEEL_BIN := $(CURDIR)/$(WHEEL)/venv/bin
+WHEEL_TESTS := cli cli_start conformance demo exports format_newer format_v1 megatron_adapter middleware \
+    nemo_gym_shim nemo_gym_staging nemo_gym_tokens proxy receipts sinks staging_sinks vllm_adapter
+
+.PHONY: help bench demo test test-slow test-wheel test-torch test-ray docs check
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -49,13 +56,31 @@ test: $(VENV)/dev.stamp ## Run every test but the slow ones, on real servers
 test-slow: $(VENV)/dev.stamp ## Run the slow tests
 	$(PYTHON) -m pytest -m slow $(ARGS)
 
+test-wheel: $(VENV)/dev.stamp ## Build the wheel and run a part of the tests on it alone
+	@rm -rf $(WHEEL) && mkdir -p $(WHEEL)
+	$(PYTHON) -m hatchling build -t wheel -d $(WHEEL)
+	@$(PYTHON) -m venv --without-pip $(WHEEL)/venv
+	@$(PIP) --python $(WHEEL_BIN)/python install --no-deps --no-index --no-compile $(WHEEL)/*.whl
+	@cd $(WHEEL)/venv/lib/python*/site-packages && \
+	    $(abspath $(PYTHON)) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > borrowed.pth
+	@cp -R docs pyproject.toml tests $(WHEEL)
+	@cd $(WHEEL) && $(WHEEL_BIN)/python -P -c 'import gym_objstore as g; assert "/$(WHEEL)/venv/" in g.__file__, g.__file__'
+	cd $(WHEEL) && PATH="$(WHEEL_BIN):$(abspath $(VENV))/bin:$$PATH" $(WHEEL_BIN)/python -P \
+	    -m pytest -n $(WORKERS) --maxprocesses 8 -m "not slow" $(WHEEL_TESTS:%=tests/test_%.py) $(ARGS)
+
 test-torch: $(TORCH_VENV)/torch.stamp ## Run the tests that need torch, in Python 3.11
 	$(TORCH_PYTHON) -m pytest tests/torch $(ARGS)
 
 test-ray: $(RAY_VENV)/ray.stamp ## Run the tests that need Ray, on a cluster on this machine
 	$(RAY_PYTHON) -m pytest tests/ray $(ARGS)
 
-check: $(VENV)/dev.stamp $(CHECKOV_VENV)/checkov.stamp ## Lint, format, types, layers, exports, documents, terraform
+bench: $(VENV)/dev.stamp ## Measure beside the raw client and other ways, and judge every target (ARGS=--quick: two minutes)
+	$(PYTHON) -m benchmarks $(ARGS)
+
+docs: $(VENV)/dev.stamp ## Build the documentation into build/docs; a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+
+check: docs $(VENV)/dev.stamp $(CHECKOV_VENV)/checkov.stamp ## Lint, format, types, layers, exports, documents, terraform
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy

@@ -95,7 +95,9 @@ def interleaved(contenders: Mapping[str, Callable[[], T]], repetitions: int) -> 
     return found
 
 
-async def interleaved_async(contenders: Mapping[str, Callable[[], Awaitable[T]]], repetitions: int) -> dict[str, list[T]]:
+async def interleaved_async(
+    contenders: Mapping[str, Callable[[], Awaitable[T]]], repetitions: int
+) -> dict[str, list[T]]:
     """Return what the contenders' turns gave, on the running loop; see ``interleaved``."""
     found: dict[str, list[T]] = {name: [] for name in contenders}
     for _, name in turns(list(contenders), repetitions):

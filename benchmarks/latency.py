@@ -23,6 +23,7 @@ class Relay:
         self.host, self.port, self.delay = host, port, 0.0
 
     def __call__(self) -> _Side:
+        """Return the protocol of a new connection."""
         return _Client(self)
 
 

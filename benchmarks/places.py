@@ -105,7 +105,7 @@ class Place:
     latencies: Sequence[float] = (0.0,)
     relay: subprocess.Popen[str] | None = None
     relayed: str = ""
-    _names: Iterator[int] = field(default_factory=lambda: itertools.count())
+    _names: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def options(self) -> StoreOptions:
@@ -153,7 +153,7 @@ class Place:
 
     @property
     def farthest(self) -> Place:
-        """This place at the longest of its latencies."""
+        """The place at the longest of its latencies."""
         return self.away(max(self.latencies))
 
 

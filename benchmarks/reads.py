@@ -24,7 +24,7 @@ from gym_objstore.testing.counting import CountingStore
 from gym_objstore.tokens import FAMILY, freeze
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from benchmarks.places import Place
 
@@ -34,7 +34,7 @@ STEP = 16
 
 
 def rollout(name: str, calls: int, tokens: int) -> Iterator[TokenEntry]:
-    """Yield the calls of a rollout whose prompts are mostly each other's, each a root that only its text tells apart."""
+    """Yield the calls of a rollout whose prompts are mostly each other's, each a root of a text of its own."""
     ids = entry(tokens + STEP * calls)["prompt_token_ids"]
     generated = tokens // 8
     for number in range(calls):
@@ -76,9 +76,15 @@ def resolve_rows(place: Place) -> Iterator[Row]:
     for calls in place.sizes.calls:
         figures, trips = asyncio.run(_resolved(place, calls))
         shortest = shortest or figures
-        checks = [at_most(f"round trips, {kind}", count, limit) for (kind, count), limit in zip(trips.items(), (2, 1))]
+        checks = [
+            at_most(f"round trips, {kind}", count, limit)
+            for (kind, count), limit in zip(trips.items(), (2, 1), strict=True)
+        ]
         if calls == place.sizes.calls[-1]:
-            checks += [at_most(f"time to {place.sizes.calls[0]} calls, {one}", figures[one] / shortest[one], 1.5) for one in trips]
+            checks += [
+                at_most(f"time to {place.sizes.calls[0]} calls, {one}", figures[one] / shortest[one], 1.5)
+                for one in trips
+            ]
         yield Row(f"{calls} calls, {max(place.latencies):g} ms", "ms", figures, tuple(checks))
 
 
@@ -86,7 +92,7 @@ async def _resolved(place: Place, calls: int) -> tuple[dict[str, float], dict[st
     name, number = await written(place, calls), calls // 2
     items = [*_asked(number), *_said(number), {"role": "user", "content": "and then?"}]
     known = ParentMemory()
-    caches = {"fresh process": ParentMemory, "same process": lambda: known}
+    caches: dict[str, Callable[[], ParentMemory]] = {"fresh process": ParentMemory, "same process": lambda: known}
 
     async def once(store: Any, kind: str) -> None:
         found = await arun(Resolver(RUN, ContextMatcher(), caches[kind]()).resolve(name, items), store)

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import Row, at_most, timed_async
-from benchmarks.staging import place_objects
+from benchmarks.staging import committed, place_objects
 from gym_objstore import ledger
 from gym_objstore.flow import arun, run
 from gym_objstore.retirement import delete_rollouts, retire
@@ -20,9 +20,8 @@ from gym_objstore.store import DELETE_LIMIT
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.sweeping import remove, sweep
 from gym_objstore.testing.counting import CountingStore
-from gym_objstore.testing.staged_rollouts import ledger_row, staged_call
+from gym_objstore.testing.staged_rollouts import staged_call
 from gym_objstore.usage import usage
-from gym_objstore.wire_ledger import CaptureLedgerCommit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +39,7 @@ def retire_rows(place: Place) -> Iterator[Row]:
     ids = [f"r{number}" for number in range(place.sizes.removals)]
     store = MemoryStore()
     for rollout in ids:
-        record = staged_call("c0", rollout_id=rollout)
-        key = {"staging_chain": (f"{rollout}/c0",), "request_items": (), "response_items": ()}
-        run(ledger.record(RUN, CaptureLedgerCommit(rollout_id=rollout, record=ledger_row(record, admitted_at=1.0), **key)), store)
+        run(ledger.record(RUN, committed(staged_call("c0", rollout_id=rollout), f"{rollout}/c0")), store)
     place_objects(place, {meta.key: store.get(meta.key) for meta in store.scan("")})
     for name, removal in {"retire": retire, "delete": delete_rollouts}.items():
         counting = CountingStore(store)
@@ -62,11 +59,14 @@ def retire_rows(place: Place) -> Iterator[Row]:
 def million_rows(place: Place) -> Iterator[Row]:
     """Yield the time and the memory of a sweep and of ``du`` over a store that is made up while it is listed."""
     for name in ("sweep", "du"):
-        figures = {}
+        figures: dict[str, float] = {}
         for objects in (place.sizes.objects // 10, place.sizes.objects):
             command = [sys.executable, "-m", "benchmarks.removal", name, str(objects)]
             took = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            figures |= {f"objects/s at {objects:,}": objects / took["seconds"], f"MB at {objects:,}": took["bytes"] / MB}
+            figures |= {
+                f"objects/s at {objects:,}": objects / took["seconds"],
+                f"MB at {objects:,}": took["bytes"] / MB,
+            }
         checks = (at_most("MB", list(figures.values())[-1], 200.0),)
         yield Row(f"{name} over {place.sizes.objects:,} objects", "", figures, checks, "MB: the whole process, at most")
 

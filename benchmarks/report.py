@@ -49,7 +49,9 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def as_json(before: Mapping[str, Any], load: Sequence[float], found: Sequence[tuple[Workload, list[Row]]]) -> dict[str, Any]:
+def as_json(
+    before: Mapping[str, Any], load: Sequence[float], found: Sequence[tuple[Workload, list[Row]]]
+) -> dict[str, Any]:
     """Return everything as plain values; each check with its verdict."""
     workloads = [
         {
@@ -79,8 +81,12 @@ def markdown(report: Mapping[str, Any]) -> str:
     """Return a report, as ``as_json`` makes it, as Markdown for the documentation."""
     about, lines = report["machine"], []
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    lines.append(f"{about['time']}, {about['cpu']}, {about['cores']} cores shared with the server and whatever else ran,")
-    lines.append(f"load {_load(about['load'])} before and {_load(report['load_after'])} after, Python {about['python']},")
+    lines.append(
+        f"{about['time']}, {about['cpu']}, {about['cores']} cores shared with the server and whatever else ran,"
+    )
+    lines.append(
+        f"load {_load(about['load'])} before and {_load(report['load_after'])} after, Python {about['python']},"
+    )
     lines.append(f"{about['system']}; {versions}.")
     for one in report["workloads"]:
         lines += ["", f"### {one['workload']}: {one['verdict']}", "", f"Target: {one['target']}.", ""]

@@ -126,18 +126,26 @@ def finished(run_id: str, count: int, calls: int) -> dict[str, bytes]:
     """Return the objects of finished rollouts as a worker, a model server and a collector leave them."""
     store = MemoryStore()
     for number in range(count):
-        rollout, chain, keys = f"t{number}", [], []
+        rollout, chain = f"t{number}", list[Any]()
         for call in range(calls):
-            record = staged_call(
-                f"c{call}", after=chain, prompt=range(call, call + 200), generated=range(100), rollout_id=rollout
-            )
-            keys.append(run(staging.stage(run_id, record), store).key.text)
-            row = ledger_row(record, staging_key=keys[-1], admitted_at=float(call))
-            chained = {"staging_chain": tuple(keys), "request_items": (), "response_items": ()}
-            run(ledger.record(run_id, CaptureLedgerCommit(rollout_id=rollout, record=row, **chained)), store)
+            ids: dict[str, Any] = {"prompt": range(call, call + 200), "generated": range(100), "rollout_id": rollout}
+            record = staged_call(f"c{call}", after=chain, **ids)
             chain.append(record)
+            key = run(staging.stage(run_id, record), store).key.text
+            run(ledger.record(run_id, committed(record, key)), store)
         run(publish(run_id, build_receipt(run(ledger.manifest(run_id, rollout), store), 1.0)), store)
     return {meta.key: store.get(meta.key) for meta in store.scan("") if not meta.key.startswith("ledger/")}
+
+
+def committed(record: StagedCallRecord, staging_key: str) -> CaptureLedgerCommit:
+    """Return what a model server tells the ledger of a staged call."""
+    return CaptureLedgerCommit(
+        rollout_id=record.rollout_id,
+        record=ledger_row(record, staging_key=staging_key, admitted_at=1.0),
+        staging_chain=(staging_key,),
+        request_items=(),
+        response_items=(),
+    )
 
 
 def place_objects(place: Place, objects: Mapping[str, bytes]) -> None:
@@ -188,14 +196,14 @@ class CachedReads(WrappedStore):
         self._options = {"simplecache": {"cache_storage": str(folder)}, place.scheme: fsspec_options(place)}
         self._url, self._folder = f"simplecache::{place.url}", folder
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str) -> bytes:  # noqa: D102 - the protocol documents these
         before = len(list(self._folder.glob("*"))) if self._folder.exists() else 0
         with fsspec.open(f"{self._url}/{key}", "rb", **self._options) as file:
             body: bytes = file.read()
         self.missed += len(list(self._folder.glob("*"))) - before
         return body
 
-    def get_range(self, key: str, start: int, length: int) -> bytes:
+    def get_range(self, key: str, start: int, length: int) -> bytes:  # noqa: D102
         return self.get(key)[start : start + length]
 
 

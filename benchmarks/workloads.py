@@ -39,6 +39,8 @@ WORKLOADS = (
     ),
     Workload("retire", "1 PUT and 1 LIST for each rollout, deletes by the thousand, 3 round trips deep", retire_rows),
     Workload("million", "sweep and du over 1,000,000 objects in constant memory under 200 MB", million_rows),
-    Workload("proxy", "64 concurrent streams: under 5 % added to the time of the first event and to the whole", proxy_rows),
+    Workload(
+        "proxy", "64 concurrent streams: under 5 % added to the time of the first event and to the whole", proxy_rows
+    ),
     Workload("start", "import under 150 ms, command line under 400 ms", start_rows),
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from gym_objstore.errors import Corrupt
 from gym_objstore.flow import Delete, Flow, Put, Scan, delete, find, put, together
 from gym_objstore.index import Index, index_keys, read_index
 from gym_objstore.keys import drop_key, rollout_prefix, tombstone_key
@@ -94,11 +95,18 @@ def _finish(claim: Claim) -> Flow[bool]:
     index = yield from read_index(claim.rollout)
     for name in index.drops:
         if name.snapshot == claim.snapshot_id:
-            intent = yield from find(drop_key(claim.rollout, name), read_object)
-            if intent is not None:
-                yield from _remove(claim, intent["objects"], index)
+            objects = yield from find(drop_key(claim.rollout, name), _objects_in)
+            if objects is not None:
+                yield from _remove(claim, objects, index)
                 break
     return True
+
+
+def _objects_in(intent: bytes) -> list[str]:
+    objects = read_object(intent).get("objects")
+    if not isinstance(objects, list) or not all(isinstance(one, str) for one in objects):
+        raise Corrupt("the object is no drop-intent", kind="foreign_object")
+    return objects
 
 
 def _tombstone(claim: Claim) -> Flow[bytes | None]:

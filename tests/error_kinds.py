@@ -15,7 +15,12 @@ from gym_objstore.reasons import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = {one.__name__ for one in vars(errors).values() if isinstance(one, type)} - {"ObjstoreError", "Any"}
-HANDED_ON = {("Invalid", "not_utf8"), ("Denied", "refused"), ("Corrupt", "bad_removal"), ("Corrupt", "invalid_manifest_row")}
+HANDED_ON = {
+    ("Corrupt", "bad_removal"),
+    ("Corrupt", "invalid_manifest_row"),
+    ("Denied", "refused"),
+    ("Invalid", "not_utf8"),
+}
 """Kinds that a variable holds where the error is made."""
 VERDICTS = {("Corrupt", str(one)) for one in Verdict}
 """What a trainer is told of a receipt, which is a list of its own."""
@@ -54,7 +59,7 @@ def _value(node: ast.expr, path: Path) -> str | None:
     module: dict[str, Any] = vars(_module(path))
     if not names <= {*module, "str"}:
         return None
-    return str(eval(ast.unparse(node), module))  # noqa: S307 - the package's own source
+    return str(eval(ast.unparse(node), module))
 
 
 def _module(path: Path) -> Any:

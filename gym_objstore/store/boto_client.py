@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import traceback
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -125,7 +126,11 @@ _KINDS = {
 
 
 def translated(error: BaseException, call: Call) -> ObjstoreError | None:
-    """Return the error of this package that one of botocore's means, None for one that is not about storage."""
+    """Return the error of this package that one of botocore's means, None for one that is not about storage.
+
+    The variables of the client's frames are forgotten: among them is the request with its session token.
+    """
+    _forget_variables(error)
     if (answer := answered(error)) is not None:
         return refusal(answer, call)
     names = [one.__name__ for one in type(error).__mro__]
@@ -134,6 +139,15 @@ def translated(error: BaseException, call: Call) -> ObjstoreError | None:
     if "BotoCoreError" in names:
         return Invalid(f"{call.operation} failed: {error}, {call.where}", kind="bad_option", key=call.key)
     return None
+
+
+def _forget_variables(error: BaseException | None) -> None:
+    """Leave a traceback where it was and nothing in it, for those who report errors with all variables."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def answered(error: BaseException) -> Answer | None:

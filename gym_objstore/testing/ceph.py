@@ -13,6 +13,7 @@ import secrets
 import shutil
 import uuid
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gym_objstore.errors import Unavailable, Unusable
@@ -21,7 +22,7 @@ from gym_objstore.testing.servers import REGION, Server, becomes_ready
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _PACKAGES = "apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
@@ -61,14 +62,15 @@ _KEYS = {
 
 
 @contextmanager
-def ceph(directory: Path) -> Iterator[Server]:
+def ceph(directory: Path, *, users: Mapping[str, str] = MappingProxyType({})) -> Iterator[Server]:
     """Run a monitor, a storage daemon and the S3 gateway of Ceph while the context is open.
 
-    ``directory`` is an empty folder; what is stored is kept in memory, 4 GiB at most. Raises ``Unusable`` without
-    the programs, ``Unavailable`` with the end of a log if one of them does not start.
+    ``directory`` is an empty folder; what is stored is kept in memory, 4 GiB at most. ``users`` come beside the
+    administrator, without any right: secrets by name, which is the access key too. Raises ``Unusable`` without the
+    programs, ``Unavailable`` with the end of a log if one of them does not start.
     """
     with ExitStack() as running:
-        yield _Cluster(directory.resolve(), running).serve()
+        yield _Cluster(directory.resolve(), running).serve(users)
 
 
 class _Cluster:
@@ -79,12 +81,14 @@ class _Cluster:
         self._monitor_port, self._gateway_port = free_ports(2)
         self._fsid = str(uuid.uuid4())
 
-    def serve(self) -> Server:
+    def serve(self, users: Mapping[str, str]) -> Server:
         text = _CONFIGURATION.format(fsid=self._fsid, port=self._monitor_port, folder=self._folder)
         (self._folder / "ceph.conf").write_text(text, encoding="utf-8")
         self._make_keys()
         self._start_monitor()
         self._start_storage()
+        for name, secret in users.items():
+            self._make_user(name, name, secret)
         return self._start_gateway()
 
     def _make_keys(self) -> None:
@@ -107,10 +111,13 @@ class _Cluster:
         self._run("ceph-osd", "--mkfs", "-i", "0", *self._known, "--osd-uuid", own)
         self._start("ceph-osd", "-f", "-i", "0", *self._known)
 
+    def _make_user(self, name: str, access: str, secret: str) -> None:
+        who = ("--uid", name, "--display-name", name, "--access-key", access, "--secret-key", secret)
+        self._run("radosgw-admin", "user", "create", *self._known, *who)
+
     def _start_gateway(self) -> Server:
         access, secret = secrets.token_hex(10), secrets.token_hex(20)
-        who = ("--uid", "administrator", "--display-name", "administrator")
-        self._run("radosgw-admin", "user", "create", *self._known, *who, "--access-key", access, "--secret-key", secret)
+        self._make_user("administrator", access, secret)
         address = f"127.0.0.1:{self._gateway_port}"
         where = ("--rgw_frontends", f"beast endpoint={address}")
         process = self._start("radosgw", "-f", "-n", "client.rgw", *self._known, *where)

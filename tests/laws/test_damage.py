@@ -12,18 +12,21 @@ import pytest
 
 from gym_objstore import ledger, staging, tokens
 from gym_objstore.checking import check_rollout, rollouts
-from gym_objstore.errors import Corrupt, Denied, Unavailable
+from gym_objstore.errors import Corrupt, Denied, NotFound, Unavailable
 from gym_objstore.flow import run
+from gym_objstore.index import read_index
 from gym_objstore.keys import rollout_prefix
+from gym_objstore.objects import write_object
 from gym_objstore.receipts_published import list_published
 from gym_objstore.receipts_reading import Masked, read_rows, read_tokens
-from gym_objstore.retirement import retire
+from gym_objstore.retirement import Claim, drop, retire
 from gym_objstore.store import retrying
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.store.retrying import RetryingStore
 from gym_objstore.sweeping import find_orphans, remove_orphans
 from gym_objstore.testing.faulty import Faults, FaultyStore
 from gym_objstore.testing.staged_rollouts import staged_call
+from gym_objstore.testing.wrapping import WrappedStore
 from gym_objstore.tokens import begin_call, freeze, put_entry
 from tests.entries import make_chain
 from tests.finished import RUN, finish
@@ -191,3 +194,69 @@ def test_a_check_in_trouble_never_calls_a_damaged_rollout_sound(start):
             found = run(rollouts(tokens.FAMILY, RUN), troubled(seed, store))
             report = run(check_rollout("rollout-2", found["rollout-2"]), troubled(seed, store))
             assert any(finding.severity == "error" for finding in report.findings), seed
+
+
+def drop_of(snapshot, store):
+    """Drop what a freeze showed."""
+    prefix = rollout_prefix(tokens.FAMILY, RUN, snapshot.rollout_id)
+    return run(drop(Claim(prefix, snapshot.snapshot_id, snapshot.version, "f" * 16)), store)
+
+
+@pytest.mark.parametrize("lies_again", [False, True])
+def test_what_a_silently_short_listing_froze_is_not_dropped(lies_again):
+    """Such a freeze may look clean: of these rollouts, whole calls are missing with their intents."""
+    looked_clean = []
+    for seed in range(60):
+        store = filled()
+        lying = FaultyStore(store, seed=seed, faults=Faults(short=0.2))
+        for rollout in ROLLOUTS:
+            with contextlib.suppress(NotFound):  # not even the writer's marker was shown
+                frozen = run(freeze(RUN, rollout), lying)
+                if len(frozen.entries) < 3:
+                    looked_clean += [] if frozen.incomplete else [seed]
+                    assert not drop_of(frozen, lying if lies_again else store)
+                    assert {meta.key for meta in store.scan("")} == finished().keys()
+                    assert len(run(freeze(RUN, rollout), store).entries) == 3
+    assert {32, 45} <= set(looked_clean)
+
+
+class Hiding(WrappedStore):
+    """A store whose listings never show some keys."""
+
+    def scan(self, prefix):
+        return (meta for meta in self.store.scan(prefix) if "/c1." not in meta.key and not meta.key.endswith("/c1"))
+
+
+def test_what_no_listing_showed_is_kept_behind_the_fence_and_reported():
+    store, rollout = filled(), ROLLOUTS[0]
+    frozen = run(freeze(RUN, rollout), Hiding(store))
+    assert ([entry.model_call_id for entry in frozen.entries], frozen.incomplete) == (["c0", "c2"], False)
+    hidden = {meta.key for meta in store.scan("")} - {meta.key for meta in Hiding(store).scan("")}
+    assert drop_of(frozen, Hiding(store))
+    prefix = rollout_prefix(tokens.FAMILY, RUN, rollout)
+    left = {meta.key for meta in store.scan(prefix)}
+    assert left == {key for key in hidden if key.startswith(prefix)} | {f"{prefix}fences/tombstone"}
+    assert {finding.kind for finding in run(check_rollout(rollout, prefix), store).findings} == {"late_write"}
+
+
+def test_a_damaged_drop_intent_removes_nothing_of_others_and_what_it_leaves_is_reported():
+    """Its body has no digest: a name in it that changed leaves an object behind the fence."""
+    rollout, outcomes = ROLLOUTS[0], set()
+    prefix = rollout_prefix(tokens.FAMILY, RUN, rollout)
+    frozen = run(freeze(RUN, rollout), filled())
+    claim = Claim(prefix, frozen.snapshot_id, frozen.version, "0" * 16)
+    body = write_object(objects=run(read_index(prefix), filled()).state)
+    for place in range(len(body)):
+        store = filled()
+        store.put(claim.intent, body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :])
+        store.put(f"{prefix}fences/tombstone", claim.tombstone)
+        with contextlib.suppress(Corrupt):
+            drop_of(frozen, store)
+        left = {meta.key for meta in store.scan("")}
+        assert left >= {key for key in finished() if not key.startswith(prefix)} | {f"{prefix}fences/tombstone"}
+        found = {finding.kind for finding in run(check_rollout(rollout, prefix), store).findings}
+        assert found == (
+            {"late_write"} if any(key.startswith(prefix) and "/fences/" not in key for key in left) else set()
+        )
+        outcomes |= found
+    assert outcomes == {"late_write"}

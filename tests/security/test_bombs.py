@@ -59,8 +59,8 @@ def wide(window: int, text: bytes = b"{}") -> bytes:
 
 @cache
 def gzip_bomb() -> bytes:
-    packing = zlib.compressobj(9, wbits=31)
-    return b"".join([*(packing.compress(bytes(2**20)) for _ in range(300)), packing.flush()])
+    packing = zlib.compressobj(1, wbits=31)
+    return b"".join([*(packing.compress(bytes(2**20)) for _ in range(200)), packing.flush()])
 
 
 def read_entry(body):
@@ -123,7 +123,7 @@ def inflate_bomb() -> None:
 def follow_endless_line() -> None:
     """Follow a stream whose line never ends, as the proxy does, which keeps no response."""
     stream = EventStream("chat", limit=0)
-    for _ in range(400):
+    for _ in range(200):
         assert len(stream.push(b"data: " + b"x" * 2**20)) > 0
     assert stream.finish().response is None
 
@@ -131,10 +131,13 @@ def follow_endless_line() -> None:
 CASES = {"objects": refuse_bombs, "gzip": inflate_bomb, "an event stream": follow_endless_line}
 
 
+PREPARED = {"objects": bomb, "gzip": gzip_bomb}
+
+
 def main() -> None:
     """Run one case with little memory left."""
     what = sys.argv[1]
-    bomb(), gzip_bomb()
+    PREPARED.get(what, int)()
     threading.Thread(target=int).start()  # the stacks of threads are no news later
     taken = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM, taken + ROOM))

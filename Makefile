@@ -42,7 +42,7 @@ WHEEL_BIN := $(CURDIR)/$(WHEEL)/venv/bin
 WHEEL_TESTS := cli cli_start conformance demo exports format_newer format_v1 megatron_adapter middleware \
     nemo_gym_shim nemo_gym_staging nemo_gym_tokens proxy receipts sinks staging_sinks vllm_adapter
 
-.PHONY: help bench demo test test-slow test-wheel test-torch test-ray docs check
+.PHONY: help bench demo test test-slow test-ceph test-wheel test-torch test-ray docs check
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ test-wheel: $(VENV)/dev.stamp ## Build the wheel and run a part of the tests on 
 
 test-torch: $(TORCH_VENV)/torch.stamp ## Run the tests that need torch, in Python 3.11
 	$(TORCH_PYTHON) -m pytest tests/torch $(ARGS)
+
+test-ceph: $(VENV)/dev.stamp ## Run the laws of stores on Ceph (needs Debian's ceph-mon, ceph-osd and radosgw)
+	$(PYTHON) -m pytest tests/ceph_suite.py $(ARGS)
 
 test-ray: $(RAY_VENV)/ray.stamp ## Run the tests that need Ray, on a cluster on this machine
 	$(RAY_PYTHON) -m pytest tests/ray $(ARGS)

@@ -30,10 +30,14 @@ class Sizes:
 
     repetitions: int
     tokens: tuple[int, ...]
-    """Of the entries that are put; the middle one's CPU is measured, the last one's stalls."""
+    """Of a small, a usual and a large entry."""
+    put: tuple[int, ...]
+    """Tokens of the entries that are put beside the rivals."""
     callers: tuple[int, ...]
     operations: int
     """Puts of one turn, at most; at least two for each caller."""
+    burst: int
+    """Puts under way while the event loop ticks."""
     calls: tuple[int, ...]
     """Of the rollouts that are resolved and frozen."""
     rows: int
@@ -45,15 +49,18 @@ class Sizes:
     removals: int
     objects: int
     """Of the synthetic store."""
-    streams: int
+    streams: tuple[int, int]
+    """At a time, and of each caller."""
     starts: int
 
 
 FULL = Sizes(
     repetitions=3,
     tokens=(2_048, 8_192, 32_768),
+    put=(2_048, 8_192, 32_768),
     callers=(1, 16, 64, 256),
     operations=256,
+    burst=256,
     calls=(10, 100, 1_000),
     rows=256,
     threads=(1, 8, 64),
@@ -61,27 +68,31 @@ FULL = Sizes(
     rollouts=(2_000, 20),
     removals=4_096,
     objects=1_000_000,
-    streams=64,
+    streams=(64, 2),
     starts=15,
 )
 QUICK = replace(
     FULL,
     repetitions=2,
-    callers=(64,),
+    put=(8_192,),
+    callers=(64, 256),
     operations=128,
     calls=(10, 300),
     rows=48,
     threads=(8,),
-    rollouts=(50, 20),
+    rollouts=(30, 20),
     removals=256,
     objects=60_000,
+    streams=(64, 1),
     starts=3,
 )
 TINY = Sizes(
     repetitions=1,
     tokens=(16, 32, 64),
+    put=(16,),
     callers=(2,),
     operations=4,
+    burst=8,
     calls=(2, 3),
     rows=4,
     threads=(2,),
@@ -89,7 +100,7 @@ TINY = Sizes(
     rollouts=(2, 2),
     removals=3,
     objects=300,
-    streams=2,
+    streams=(2, 1),
     starts=1,
 )
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from benchmarks.places import Place
 
 RUN = "benchmark"
-CALLS = 2
 EVENTS = 100
 FIRST_SECONDS, EVENT_SECONDS = 0.2, 0.018
 PATH = "/v1/chat/completions"
@@ -86,24 +85,25 @@ async def call(port: int, path: str) -> Took:
     return Took(first - began, total - began)
 
 
-async def measure(ports: dict[str, int], callers: int, repetitions: int) -> dict[str, list[Took]]:
-    """Return what the calls of each kind took; the first repetition only warms up."""
+async def measure(ports: dict[str, int], streams: tuple[int, int], repetitions: int) -> dict[str, list[Took]]:
+    """Return what the calls of each kind took; the first of several repetitions only warms up."""
+    callers, calls = streams
     took: dict[str, list[Took]] = {kind: [] for kind in KINDS}
-    for repetition in range(repetitions + 1):
+    for repetition in range(repetitions):
         for kind, prefix in KINDS.items():
             first = repetition * callers
             paths = [prefix.format(number=number) + PATH for number in range(first, first + callers)]
             beginnings = [number / callers * EVENTS * EVENT_SECONDS for number in range(callers)]
             asked = zip(paths, beginnings, strict=True)
-            found = await asyncio.gather(*(caller(ports[kind], path, begins) for path, begins in asked))
-            took[kind] += [one for calls in found for one in calls] if repetition else []
+            found = await asyncio.gather(*(caller(ports[kind], path, begins, calls) for path, begins in asked))
+            took[kind] += [one for some in found for one in some] if repetition or repetitions == 1 else []
     return took
 
 
-async def caller(port: int, path: str, begins: float) -> list[Took]:
+async def caller(port: int, path: str, begins: float, calls: int) -> list[Took]:
     """Ask one question after another. Callers begin one by one: rollouts do not keep step."""
     await asyncio.sleep(begins)
-    return [await call(port, path) for _ in range(CALLS)]
+    return [await call(port, path) for _ in range(calls)]
 
 
 @contextmanager
@@ -131,17 +131,17 @@ def proxy_rows(place: Place) -> Iterator[Row]:
     if place.scheme == "memory":
         yield Row("streams", "ms", {}, note="not measured: a store in memory is not shared with the proxy")
         return
-    callers, repetitions = place.sizes.streams, place.sizes.repetitions
+    (callers, calls), repetitions = place.sizes.streams, place.sizes.repetitions
     with tempfile.TemporaryDirectory() as spill:
         took, seconds = _streamed(place, spill)
         store = place.make(CaptureStore, RUN, spill_dir=spill)
-        rollouts = range(callers * (repetitions + 1))
+        rollouts = range(callers * repetitions)
         captured = sum(one["error_category"] is None for number in rollouts for one in store.read(f"{number}-0"))
     note = f"proxy CPU {seconds:.1f} s"
     for field in Took._fields:
         figures = {kind: 1e3 * median(getattr(one, field) for one in took[kind]) for kind in KINDS}
         added = 100 * (figures["captured"] / figures["direct"] - 1)
-        checks = (at_most("% added", added, 5.0), at_least("captured, of all", captured / (len(rollouts) * CALLS), 1.0))
+        checks = (at_most("% added", added, 5.0), at_least("captured, of all", captured / (len(rollouts) * calls), 1.0))
         yield Row(f"{callers} streams, {field}", "ms", figures, checks, note)
 
 

@@ -35,7 +35,7 @@ STEP = 16
 
 def rollout(name: str, calls: int, tokens: int) -> Iterator[TokenEntry]:
     """Yield the calls of a rollout whose prompts are mostly each other's, each a root of a text of its own."""
-    ids = entry(tokens + STEP * calls)["prompt_token_ids"]
+    ids = entry(2 * (tokens + STEP * calls))["prompt_token_ids"]
     generated = tokens // 8
     for number in range(calls):
         start = STEP * number

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from benchmarks.harness import Workload
+from benchmarks.million import million_rows
 from benchmarks.proxy import proxy_rows
 from benchmarks.puts import cpu_rows, put_rows, stall_rows
 from benchmarks.reads import freeze_rows, resolve_rows
-from benchmarks.removal import million_rows, retire_rows
+from benchmarks.removal import retire_rows
 from benchmarks.staging import stage_rows, trainer_rows
 from benchmarks.starts import start_rows
 

@@ -109,6 +109,8 @@ def mark_consumed(
 ) -> Flow[tuple[str, ...]]:
     """Say that the state which ``checkpoint_id`` will save has learned from rollouts; return those that are marked.
 
+    Give every attempt at a checkpoint an id of its own: what was marked for one that was never saved would be retired
+    with the one that is.
     Returns when: every marker is durable. Nothing is removed, and readers still find the rollouts.
     Repeating: changes nothing. Retired rollouts are left out. Raises: ``Invalid`` and ``TypeError`` before any
     request; storage errors.

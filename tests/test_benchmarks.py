@@ -66,7 +66,7 @@ def test_a_rival_loop_stores_the_same_bytes_on_a_server(seaweedfs_server, prefix
     from dataclasses import replace
 
     url = f"s3://tests/{prefix}"
-    with place(url, replace(TINY, tokens=(16,)), [0.0]) as bare:
+    with place(url, TINY, [0.0]) as bare:
         where = replace(bare, settings=seaweedfs_server.settings())
         first = next(iter(WORKLOADS[0].rows(where)))
         assert set(first.figures) == {"ours", "raw", "boto3", "aioboto3", "s3fs"}

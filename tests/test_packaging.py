@@ -35,6 +35,7 @@ EXTRAS = {
     "cli",
     "control",
     "dev",
+    "docs",
     "nemo-gym",
     "otel",
     "parquet",

@@ -247,6 +247,36 @@ def test_where_bulk_removal_is_unknown_objects_are_removed_one_by_one(canned: Ca
     store.close()
 
 
+def test_where_bulk_removal_is_refused_as_a_whole_objects_are_removed_one_by_one(canned: CannedS3, backend: str):
+    """Ceph asks for a right on the bucket that no policy by prefix gives."""
+    denied = {"POST", "/bucket/root/a/c"}
+
+    def answer(request: Request) -> Reply:
+        refused = denied & {request.method, request.path.split("?")[0]}
+        return refusal(403, "AccessDenied") if refused else one_by_one(request)
+
+    canned.answer = answer
+    store = open_store("s3://bucket/root", backend=backend, endpoint=canned.endpoint, retry_seconds=0, **KEYS)
+    with pytest.raises(Denied) as caught:
+        store.delete(["a/b", "a/c", "a/d"])
+    assert caught.value.key == "a/c"
+    store.delete(["a/e"])
+    removed = {request.path.split("?")[0] for request in canned.requests if request.method == "DELETE"}
+    assert removed == {f"/bucket/root/a/{name}" for name in "bcde"}
+    assert [request.method for request in canned.requests].count("POST") == 1
+    store.close()
+
+
+def test_who_may_remove_nothing_is_refused_after_two_requests_and_not_a_thousand(canned: CannedS3, backend: str):
+    canned.answer = lambda _: refusal(403, "AccessDenied")
+    store = open_store("s3://bucket/root", backend=backend, endpoint=canned.endpoint, retry_seconds=0, **KEYS)
+    with pytest.raises(Denied) as caught:
+        store.delete(["a/b", "a/c", "a/d"])
+    assert caught.value.key == "a/b"
+    assert [request.method for request in canned.requests] == ["POST", "DELETE"]
+    store.close()
+
+
 def test_a_refused_removal_is_named_and_the_others_are_done(canned: CannedS3, store: Store):
     deleted = "<Deleted><Key>root/a/b</Key></Deleted>"
     failed = "<Error><Key>root/a/c</Key><Code>AccessDenied</Code><Message>locked</Message></Error>"

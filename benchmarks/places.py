@@ -35,7 +35,7 @@ class Sizes:
     """Tokens of the entries that are put beside the rivals."""
     callers: tuple[int, ...]
     operations: int
-    """Puts of one turn, at most; at least two for each caller."""
+    """Puts of one turn, at most; at least one for each caller."""
     burst: int
     """Puts under way while the event loop ticks."""
     calls: tuple[int, ...]
@@ -59,7 +59,7 @@ FULL = Sizes(
     tokens=(2_048, 8_192, 32_768),
     put=(2_048, 8_192, 32_768),
     callers=(1, 16, 64, 256),
-    operations=256,
+    operations=512,
     burst=256,
     calls=(10, 100, 1_000),
     rows=256,

@@ -66,7 +66,7 @@ def put_rows(place: Place) -> Iterator[Row]:
 
 async def _put_row(place: Place, latency: float, tokens: int, callers: int) -> Row:
     sample = Sample(tokens)
-    numbers = range(max(min(place.sizes.operations, 16 * callers), 2 * callers))
+    numbers = range(max(min(place.sizes.operations, 16 * callers), callers))
     sink = place.make(TokenSink, RUN)
     async with loops(place, callers) as others:
         contenders = {

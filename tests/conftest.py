@@ -31,6 +31,7 @@ settings.register_profile(
     "repeatable", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("explore", max_examples=2_000, deadline=None, print_blob=True)
+settings.register_profile("more", max_examples=400, deadline=None, database=None, print_blob=True)
 settings.load_profile("repeatable")
 
 

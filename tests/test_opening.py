@@ -88,7 +88,7 @@ def test_a_place_that_nothing_reaches_is_told_at_the_first_use():
 
 
 def test_a_file_system_whose_package_is_missing_names_it():
-    store = open_store("hdfs://host/x", retry_seconds=0)
+    store = open_store("smb://host/x", retry_seconds=0)
     with pytest.raises(Unusable) as caught:
         store.get("a/b")
     assert caught.value.kind == "missing_extra"

@@ -31,7 +31,7 @@ import asyncio, sys
 class Nothing:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top not in sys.stdlib_module_names and top not in allowed:
+        if top not in sys.stdlib_module_names and top not in allowed and not top.startswith("_sysconfigdata"):
             raise ModuleNotFoundError(f"blocked: {name}", name=name)
 
 url, *allowed = sys.argv[1:]

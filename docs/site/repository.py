@@ -1,14 +1,26 @@
 # SPDX-FileCopyrightText: 2026 the gym_objstore authors
 # SPDX-License-Identifier: Apache-2.0
-"""A hook of mkdocs: links to files of the repository that are no pages become their paths, which the site lacks."""
+"""Hooks of mkdocs: every decision note is in the navigation, and links that leave docs/ become paths.
+
+The site holds the pages alone; what they link to in the rest of the repository is named there, not linked.
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
+from pathlib import Path
 from typing import Any
 
 _LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:|#|/)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_config(config: Any) -> Any:
+    """Add the decision notes to the last section of the navigation."""
+    (section,) = config.nav[-1].values()
+    notes = sorted(Path(config.docs_dir, "decisions").glob("*.md"))
+    section.append({"Decisions": [f"decisions/{note.name}" for note in notes]})
+    return config
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

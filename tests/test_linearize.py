@@ -247,3 +247,12 @@ def test_values_of_other_types_are_no_verdict() -> None:
         verify_and_linearize(receipt_of(ALL).model_dump(), ALL)
     with pytest.raises(TypeError):
         verify_and_linearize(receipt_of(ALL), ROWS)
+
+
+def test_rows_that_were_sealed_when_they_were_read_are_compared_with_the_receipt_all_the_same() -> None:
+    records = [StagedCallBaseSnapshot.model_validate(one.model_dump(exclude={"extras"})) for one in ALL]
+    assert verify_and_linearize(receipt_of(ALL), records, sealed=True) == verify_and_linearize(receipt_of(ALL), ALL)
+    other = staged_call("root", prompt=[1, 2, 3], generated=[4, 6], logprobs=[-0.5, -0.25])
+    with pytest.raises(Corrupt) as refused:
+        verify_and_linearize(receipt_of(ALL), [other, *ALL[1:]], sealed=True)
+    assert refused.value.kind == "wrong_digest"

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import multiprocessing
 import pickle
+import threading
 
 import pytest
 
@@ -275,3 +276,23 @@ async def test_two_hundred_cancelled_calls_leave_two_hundred_entries(faulty, pla
     store.gate.set()
     assert await faulty.drain()
     assert len((await TokenSource(**place).freeze("r1")).entries) == 200
+
+
+async def test_a_large_entry_becomes_a_parent_off_the_event_loop(place, monkeypatch):
+    made = []
+    real = sinks.parent_of
+    monkeypatch.setattr(sinks, "parent_of", lambda entry: made.append(threading.current_thread()) or real(entry))
+    sink, resolver = TokenSink(**place), LineageResolver(**place)
+    await sink.put(make_entry(prompt_token_ids=list(range(20_000))))
+    assert made
+    assert threading.main_thread() not in made
+    found = await resolver.resolve("r1", request_after("hi"))
+    assert len(found.match.cumulative_token_ids) == 20_002
+
+
+async def test_an_entry_that_did_not_reach_the_store_is_no_parent(place, faulty):
+    await faulty.put(make_entry(call="c0"))
+    faulty.connection.store.error = Unavailable("down", kind="timeout")
+    with pytest.raises(Unavailable):
+        await faulty.put(make_entry(call="c1", text="lost"))
+    assert (await LineageResolver(**place).resolve("r1", request_after("lost"))).match is None

@@ -92,7 +92,7 @@ def test_no_damaged_object_is_trained_and_every_damage_is_named(damage):
     assert len(everything()) == 9
     for number, (key, body) in enumerate(sorted(finished().items())):
         store = filled()
-        store.put(key, DAMAGES[damage](body, random.Random(number)))
+        store.put(key, DAMAGES[damage](body, random.Random(f"{damage} {number}")))
         taken = trained(store)
         assert taken.items() <= everything().items(), key
         if "/entries/" in key or "/receipts/" in key:
@@ -108,7 +108,7 @@ def test_a_damaged_ledger_row_fails_its_call(damage):
     for number, (key, body) in enumerate(sorted(finished().items())):
         if key.startswith("ledger/") and "/rows/" in key:
             store = filled()
-            store.put(key, DAMAGES[damage](body, random.Random(number)))
+            store.put(key, DAMAGES[damage](body, random.Random(f"{damage} {number}")))
             (rollout,) = [one for one in ROLLOUTS if f"/{one}/" in key]
             manifest = run(ledger.manifest(RUN, rollout), store)
             assert len(manifest.failures) == 1

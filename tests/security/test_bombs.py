@@ -17,10 +17,12 @@ import zlib
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+import orjson
 import pytest
 import zstandard
 
-from gym_objstore import captures, codec, objects, packs, staged_rows
+from gym_objstore import captures, codec, objects, packs, staged_attachments, staged_rows
 from gym_objstore.bodies import inflate
 from gym_objstore.control_routes import BODY_LIMIT, control_app
 from gym_objstore.digests import sha256_hex
@@ -209,6 +211,18 @@ async def test_nothing_of_a_body_is_taken_from_who_has_no_token():
 async def test_no_more_than_the_limit_is_taken_of_an_endless_body():
     status, taken = await answer_to(b" " * (4 * BODY_LIMIT))
     assert (status, taken) == (413, BODY_LIMIT + 2**16)
+
+
+@pytest.mark.parametrize("shape", [["x", 2**33], [[0], 2**33], [-1], [1.0], "x"])
+def test_a_shape_that_is_none_is_refused_before_it_is_multiplied(shape):
+    container = staged_attachments.pack({"x": np.zeros(1, dtype=np.float32)})
+    header = orjson.loads(container.header[8:])
+    (origin,) = orjson.loads(header["__metadata__"]["gym_objstore"])
+    header["__metadata__"]["gym_objstore"] = orjson.dumps([{**origin, "shape": shape}]).decode()
+    text = orjson.dumps(header)
+    whole = struct.pack("<Q", len(text)) + text
+    with pytest.raises(Corrupt, match="has no shape"):
+        staged_attachments.unpack(whole + b"".join(container.buffers), len(whole), sha256_hex(whole))
 
 
 def test_a_record_too_long_to_be_read_is_never_written():

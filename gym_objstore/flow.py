@@ -92,9 +92,8 @@ CONCURRENCY = 64
 """Operations of one flow in flight at a time, unless the driver is told otherwise."""
 
 INLINE_BYTES = 16_384
-"""A computation over fewer bytes than this stays on the event loop: a thread costs more than it saves."""
+"""A computation over fewer bytes than this is done at once; ``computing`` says where all others run."""
 
-_cpu_threads = Threads("cpu", 1)  # they share one interpreter lock, and two already stall the event loop for 49 ms
 _io_threads = Threads("io", 32)
 
 
@@ -214,9 +213,9 @@ async def _find_async(key: str, decode: Callable[[bytes], Any], store: Store) ->
 async def _compute(function: Callable[..., Any], arguments: tuple[Any, ...], size: int) -> Any:
     if size < INLINE_BYTES:
         return function(*arguments)
-    import asyncio
+    from gym_objstore.computing import computed
 
-    return await asyncio.get_running_loop().run_in_executor(_cpu_threads(), function, *arguments)
+    return await computed(function, arguments, size)
 
 
 def _all(operations: tuple[Single, ...], store: Store) -> tuple[Any, ...]:

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 
+from gym_objstore.computing import SHARED_BYTES
 from gym_objstore.errors import Denied, NotFound, Unavailable
 from gym_objstore.flow import (
     CONCURRENCY,
@@ -240,25 +242,37 @@ async def test_cancelling_stops_what_is_under_way_and_begins_nothing_more():
 
 async def test_a_small_computation_stays_on_the_loop_and_a_large_one_does_not():
     here = threading.get_ident()
-    assert await arun(compute(threading.get_ident, size=INLINE_BYTES - 1), MemoryStore()) == here
-    assert await arun(compute(threading.get_ident, size=INLINE_BYTES), MemoryStore()) != here
+    for size in (INLINE_BYTES - 1, INLINE_BYTES, SHARED_BYTES - 1):
+        assert await arun(compute(threading.get_ident, size=size), MemoryStore()) == here
+    assert await arun(compute(threading.get_ident, size=SHARED_BYTES), MemoryStore()) != here
 
 
-@pytest.mark.parametrize("read", [lambda f: Find("k", f), lambda f: GetRange("k", 0, INLINE_BYTES, f)])
+async def test_everybody_else_has_a_turn_between_two_computations_of_a_burst():
+    log = []
+    burst = [arun(compute(log.append, "computed", size=INLINE_BYTES), MemoryStore()) for _ in range(20)]
+    tasks = [asyncio.create_task(one) for one in burst]
+    while not all(task.done() for task in tasks):
+        log.append("turn")
+        await asyncio.sleep(0)
+    assert log.count("computed") == 20
+    assert all(pair != ("computed", "computed") for pair in pairwise(log))
+
+
+@pytest.mark.parametrize("read", [lambda f: Find("k", f), lambda f: GetRange("k", 0, SHARED_BYTES, f)])
 async def test_a_large_body_is_decoded_beside_the_loop(read):
     def conversation():
         return (yield read(lambda _: threading.get_ident()))
 
     store, here = MemoryStore(), threading.get_ident()
-    store.put("k", b"x" * (INLINE_BYTES - 1))
+    store.put("k", b"x" * (SHARED_BYTES - 1))
     assert await arun(conversation(), store) == here
-    store.put("k", b"x" * INLINE_BYTES)
+    store.put("k", b"x" * SHARED_BYTES)
     assert await arun(conversation(), store) != here
 
 
 async def test_the_loop_goes_on_while_a_large_computation_runs():
     done = threading.Event()
-    task = asyncio.create_task(arun(compute(done.wait, 60, size=INLINE_BYTES), MemoryStore()))
+    task = asyncio.create_task(arun(compute(done.wait, 60, size=SHARED_BYTES), MemoryStore()))
     await asyncio.sleep(0)
     done.set()
     assert await task is True
@@ -276,7 +290,7 @@ def test_many_threads_play_at_once(store):
 def test_many_loops_in_many_threads_play_at_once(store):
     def conversation(number):
         yield from together(Put(f"t{number}/{n}", b"x") for n in range(20))
-        return (yield from compute(max, number, -1, size=INLINE_BYTES))
+        return (yield from compute(max, number, -1, size=SHARED_BYTES))
 
     with ThreadPoolExecutor(8) as threads:
         played = threads.map(lambda number: asyncio.run(arun(conversation(number), store)), range(24))
@@ -285,7 +299,8 @@ def test_many_loops_in_many_threads_play_at_once(store):
 
 FORKING = """
 import asyncio, os, sys
-from gym_objstore.flow import INLINE_BYTES, Get, Put, arun, compute, run, together
+from gym_objstore.computing import SHARED_BYTES
+from gym_objstore.flow import Get, Put, arun, compute, run, together
 from gym_objstore.store.memory import MemoryStore
 
 store = MemoryStore()
@@ -294,7 +309,7 @@ writes = [Put("a", b"1"), Put("b", b"2")]
 def play():
     run(together(writes), store)
     assert run(together([Get("a"), Get("b")]), store) == (b"1", b"2")
-    assert asyncio.run(arun(compute(max, 1, 2, size=INLINE_BYTES), store)) == 2
+    assert asyncio.run(arun(compute(max, 1, 2, size=SHARED_BYTES), store)) == 2
 
 play()
 child = os.fork()

@@ -37,7 +37,9 @@ def test_the_longest_keys_stay_within_the_limits():
     assert len(key) <= 500
 
 
-@given(st.text(max_size=60), st.sampled_from([names.FULL, "0123456789ab"]), st.sampled_from([names.UNSTAMPED, "f" * 16]))
+@given(
+    st.text(max_size=60), st.sampled_from([names.FULL, "0123456789ab"]), st.sampled_from([names.UNSTAMPED, "f" * 16])
+)
 def test_an_entry_name_parses_back_whatever_the_call_id(call, parent, fingerprint):
     name = entry(keys.segment(call), parent, fingerprint)
     assert names.parse_entry_name(name.text) == name

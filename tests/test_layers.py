@@ -35,7 +35,7 @@ FLOORS = (
         staged_attachments staged_chains staged_rows staged_tensors""",
     ),
     Floor("store", "a store knows objects, not what they mean", "store store.* observing"),
-    Floor("flow", "operations and the drivers that play them on a store", "flow operations threads"),
+    Floor("flow", "operations and the drivers that play them on a store", "flow operations threads computing"),
     Floor(
         "domain",
         "flows only: what is stored where, in which order, and what follows from a listing",

@@ -30,7 +30,7 @@ def test_defaults_are_plain_values():
         profile=None,
         ca_bundle=None,
         proxy=None,
-        concurrency=64,
+        concurrency=128,
         connect_timeout=5.0,
         timeout=30.0,
         retry_seconds=60.0,

@@ -90,7 +90,7 @@ class StoreOptions:
     profile: str | None = None
     ca_bundle: str | None = None
     proxy: str | None = None
-    concurrency: int = 64
+    concurrency: int = 128
     connect_timeout: float = 5.0
     timeout: float = 30.0
     retry_seconds: float = 60.0

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from gym_objstore.store import Store
+from gym_objstore.store.opening import open_store
 from tests.server_pool import BUCKET
 
 PLACES = ("memory", "file", "moto", "seaweedfs", "minio")
@@ -23,3 +27,12 @@ def place_of(kind: str, request: pytest.FixtureRequest) -> dict[str, Any]:
         return {"url": f"file://{folder}/store", **common}
     server = request.getfixturevalue(f"{kind}_server")
     return {"url": f"s3://{BUCKET}/{prefix}", **server.settings(), **common}
+
+
+@contextmanager
+def store_of(kind: str, request: pytest.FixtureRequest) -> Iterator[Store]:
+    """Yield a store at an empty place of this kind."""
+    place = place_of(kind, request)
+    found = open_store(place["url"], **{name: place[name] for name in place.keys() - {"url", "run_id", "spill_dir"}})
+    yield found
+    found.close()

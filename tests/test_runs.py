@@ -11,10 +11,9 @@ from gym_objstore.flow import run
 from gym_objstore.run_keys import descriptor_prefix
 from gym_objstore.runs import close_run, create_run, describe_run, require_descriptor
 from gym_objstore.store.memory import MemoryStore
-from gym_objstore.store.opening import open_store
 from gym_objstore.testing.actors import Actor
 from gym_objstore.testing.explorer import Bounds, explore
-from tests.places import place_of
+from tests.places import store_of
 
 RUN = "run-1"
 SETTINGS = {"model": "m-1", "seed": 7, "nested": {"a": [1, 2.5, None, True]}}
@@ -22,12 +21,8 @@ SETTINGS = {"model": "m-1", "seed": 7, "nested": {"a": [1, 2.5, None, True]}}
 
 @pytest.fixture(params=["memory", "file", "seaweedfs"])
 def store(request):
-    place = place_of(request.param, request)
-    for name in ("run_id", "spill_dir"):
-        del place[name]
-    found = open_store(place.pop("url"), **place)
-    yield found
-    found.close()
+    with store_of(request.param, request) as found:
+        yield found
 
 
 def test_a_run_is_created_once_whoever_repeats_it(store):

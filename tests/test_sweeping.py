@@ -16,14 +16,13 @@ from gym_objstore.receipts import build_receipt
 from gym_objstore.receipts_published import mark_consumed, publish, retire_consumed
 from gym_objstore.retirement import retire
 from gym_objstore.store.memory import MemoryStore
-from gym_objstore.store.opening import open_store
 from gym_objstore.sweeping import find_orphans, remove_orphans
 from gym_objstore.testing.counting import Costs, CountingStore
 from gym_objstore.testing.wrapping import WrappedStore
 from gym_objstore.tokens import begin_call, put_entry
 from tests.entries import make_entry
 from tests.finished import RUN, commit_of, finish, record_calls, stage_call
-from tests.places import place_of
+from tests.places import store_of
 
 LATER = time.time() + 1_000_000.0
 """A time at which everything that these tests write is old."""
@@ -31,12 +30,8 @@ LATER = time.time() + 1_000_000.0
 
 @pytest.fixture(params=["memory", "file", "seaweedfs"])
 def store(request):
-    place = place_of(request.param, request)
-    for name in ("run_id", "spill_dir"):
-        del place[name]
-    found = open_store(place.pop("url"), **place)
-    yield found
-    found.close()
+    with store_of(request.param, request) as found:
+        yield found
 
 
 @pytest.fixture

@@ -17,24 +17,19 @@ from gym_objstore.retirement import retire
 from gym_objstore.runs import create_run
 from gym_objstore.store import Meta
 from gym_objstore.store.memory import MemoryStore
-from gym_objstore.store.opening import open_store
 from gym_objstore.testing.counting import Costs, CountingStore
 from gym_objstore.tokens import put_entry
 from gym_objstore.usage import Prices, Used, usage
 from tests.entries import make_entry
 from tests.finished import RUN, finish
-from tests.places import place_of
+from tests.places import store_of
 from tests.synthetic import SyntheticStore, peak_of
 
 
 @pytest.fixture(params=["memory", "file", "seaweedfs"])
 def store(request):
-    place = place_of(request.param, request)
-    for name in ("run_id", "spill_dir"):
-        del place[name]
-    found = open_store(place.pop("url"), **place)
-    yield found
-    found.close()
+    with store_of(request.param, request) as found:
+        yield found
 
 
 def counted(store, run_id=None, now=None):

@@ -102,3 +102,12 @@ def _empty_home(_session_environment: Path) -> Iterator[None]:
     yield
     for left in _session_environment.iterdir():
         shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+@pytest.fixture
+def gym_given_back() -> Iterator[None]:
+    """Undo what components with ``captures: true`` put in place in Gym."""
+    yield
+    from gym_objstore_nemo_gym import deactivate
+
+    deactivate()

@@ -75,6 +75,7 @@ def test_every_block_of_code_works(page, tmp_path):
 
 
 @server_side
+@pytest.mark.usefixtures("gym_given_back")
 @pytest.mark.parametrize("page", [page for page in PAGES if "token_id_capture:" in text_of(page)])
 def test_the_yaml_is_what_gym_reads(page):
     from nemo_gym.token_id_capture.config import TokenIdCaptureConfig

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.gym_side import server_side
@@ -26,6 +27,7 @@ def test_the_python_example_runs_as_printed():
 
 
 @server_side
+@pytest.mark.usefixtures("gym_given_back")
 def test_the_yaml_is_what_gym_reads():
     from nemo_gym.token_id_capture.config import TokenIdCaptureConfig
 

@@ -29,6 +29,7 @@ def running(*arguments: str, **environment: str):
     """Run the command; yield its process. It is gone afterwards, whatever the test did."""
     command = [sys.executable, "-m", "gym_objstore", "up", *arguments]
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
         try:
             yield process

@@ -205,3 +205,10 @@ def test_a_bucket_that_does_not_exist_is_said_at_the_start(moto_server, prefix, 
     assert code == 2
     assert "the bucket does not exist" in errors
     assert prefix in errors
+
+
+def test_what_is_missing_of_the_extra_is_named(place, monkeypatch):
+    monkeypatch.setattr("gym_objstore.cli.proxy._PACKAGES", ("httpx", "no_such_package"))
+    code, said = refusal("http://127.0.0.1:1", *place)
+    assert code == 9
+    assert "packages=no_such_package; pip install 'gym-objstore[proxy]'" in said

@@ -9,13 +9,14 @@ import logging
 import os
 import signal
 import socket
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gym_objstore.cli.options import Run, on_a_store, require_run
 from gym_objstore.cli.printing import say
-from gym_objstore.errors import Invalid, Unavailable
+from gym_objstore.errors import Invalid, Unavailable, Unusable
 from gym_objstore.settings import SPILL_VARIABLE
 from gym_objstore.store.options import StoreOptions
 
@@ -30,6 +31,8 @@ which Kubernetes kills."""
 
 _CLIENTS_KEEP_SECONDS = 75
 """Longer than clients and load balancers keep an idle connection, so that none is closed while it is used again."""
+
+_PACKAGES = ("httptools", "httpx", "prometheus_client", "uvicorn")
 
 Upstream = Annotated[str, typer.Option("--upstream", help="Root URL of the model server.", show_default=False)]
 CaFile = Annotated[str | None, typer.Option("--ca-file", help="Trust these certificates, not the system's.")]
@@ -67,6 +70,7 @@ def proxy(
     """Relay model calls to a server and capture those below /ng-rollout/<rollout id>. Ends on SIGTERM or Ctrl-C."""
     import asyncio
 
+    _require_packages()
     from gym_objstore.proxy import proxy_app
     from gym_objstore.proxy_upstream import Upstream as Settings
 
@@ -77,6 +81,16 @@ def proxy(
     app = proxy_app(to, store, model_server_name=model_server_name, api_key=api_key)
     with _listening(host, port) as bound:
         asyncio.run(_serve(app, store, bound, to.root.geturl()))
+
+
+def _require_packages() -> None:
+    """Raise ``Unusable`` naming what is not installed of the extra."""
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
+        raise Unusable(
+            f"the proxy needs packages that are not installed, packages={', '.join(missing)}",
+            kind="missing_extra",
+            hint="pip install 'gym-objstore[proxy]'",
+        )
 
 
 async def _serve(app: Asgi, store: CaptureStore, bound: socket.socket, upstream: str) -> None:

@@ -38,6 +38,9 @@ TOKEN_CAPTURE = "/training-token-capture"  # noqa: S105 - a path segment
 SCOPE_KEY = "gym_objstore.route"
 """Where a middleware that strips the prefix leaves the parsed ``Route`` in the ASGI scope, for those within."""
 
+CALL_KEY = "gym_objstore.call"
+"""Where a middleware that records a call leaves its id in the ASGI scope, for those within that record it too."""
+
 _PATH = re.compile(rf"(?P<prefix>{PREFIX}/(?P<id>[^/]+)(?P<tokens>{TOKEN_CAPTURE}(?=/))?)(?P<path>/.*)", re.DOTALL)
 _ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SCHEMES = ("http", "https")

@@ -27,7 +27,7 @@ from gym_objstore.admission import (
     worker_request,
 )
 from gym_objstore.bodies import LIMIT
-from gym_objstore.correlation import DIALECTS, Route, route_of
+from gym_objstore.correlation import CALL_KEY, DIALECTS, Route, route_of
 from gym_objstore.errors import Invalid, ObjstoreError, Retired
 from gym_objstore.external_calls import Call, Reply, Served, read_object, serve
 from gym_objstore.http_exchange import Answer, Asked, Request, read_body, redirecting, with_body, without_prefix
@@ -105,7 +105,9 @@ class ExternalCapture:
             await self._app(inner, receive, back)
 
     async def _serve(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
-        call = Call(route.rollout_id, self._call_ids(), DIALECTS[route.path], self._clock(), None)
+        call = Call(
+            route.rollout_id, scope.get(CALL_KEY) or self._call_ids(), DIALECTS[route.path], self._clock(), None
+        )
         reply = Reply(send, call.dialect, call.response_id)
         try:
             raw = await read_body(receive, self._limit)

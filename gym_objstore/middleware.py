@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gym_objstore.capture_record import Exchange, client_session
-from gym_objstore.correlation import route_of
+from gym_objstore.correlation import CALL_KEY, route_of
 from gym_objstore.http_exchange import header, redirecting, without_prefix
 from gym_objstore.middleware_call import Call
 from gym_objstore.middleware_recording import CAPTURE_SECONDS, Recorder
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 EXECUTION = "nemo_gym_model_execution"
 """Where in a request's state a model server notes what became of its upstream call."""
-
-CAPTURED_KEY = "gym_objstore.captured"
-"""The scope key that says a middleware further outside records the call already."""
 
 DRAIN_SECONDS = 30.0
 """How long a server that stops waits for records that are still under way."""
@@ -73,15 +70,16 @@ class CaptureMiddleware:
             return
         scope.setdefault("state", {})  # shared with the application, which gets another scope
         inner, back = without_prefix(scope, route), redirecting(send, route, scope)
-        if route.dialect is None or CAPTURED_KEY in scope:
+        if route.dialect is None or CALL_KEY in scope:  # a capture middleware further outside has the call
             await self._app(inner, receive, back)
         else:
-            call = self._call(route, route.dialect, scope)
-            await call.run(self._app, _without_files(inner) | {CAPTURED_KEY: True}, receive, back)
+            call_id = self._call_ids()
+            call = self._call(route, route.dialect, scope, call_id=call_id)
+            await call.run(self._app, _without_files(inner) | {CALL_KEY: call_id}, receive, back)
 
-    def _call(self, route: Route, dialect: Dialect, scope: Scope) -> Call:
+    def _call(self, route: Route, dialect: Dialect, scope: Scope, *, call_id: str) -> Call:
         begun = Exchange(
-            model_call_id=self._call_ids(),
+            model_call_id=call_id,
             dialect=dialect,
             started_at=self._clock(),
             completed_at=0,

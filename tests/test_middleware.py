@@ -752,5 +752,6 @@ async def test_before_the_middleware_of_training_calls_both_record_the_call(requ
     assert record["response_raw"] == answer.text
     assert record["request"] == asked
     assert record["response"]["id"] == row["response_id"] == "answer-1"
+    assert record["model_call_id"] == row["model_call_id"]
     for each_one in (server, ledger, store):
         await each_one.close()

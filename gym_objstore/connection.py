@@ -64,7 +64,7 @@ class Connection:
         self.columns: LruCache[Columns] = LruCache(CACHED_TOKENS)
         self.spill = Spill(settings.spill_dir, self.store.url)
         self.users: WeakSet[object] = WeakSet()
-        self._announced: set[str] = set()
+        self._announced, self._offered = set[str](), set[object]()
         self._replaying: asyncio.Task[None] | None = None
 
     async def play(self, flow: Flow[T]) -> T:
@@ -135,14 +135,16 @@ class Connection:
         try:
             path = await asyncio.to_thread(self._kept, marker)
         except ObjstoreError:
-            await self.write(family, partial(write, marker))
-            return
+            return await self.write(family, partial(write, marker))
+        self._offered.add(path)
         try:
             await asyncio.wait_for(self.write(family, partial(write, marker)), MARK_SECONDS)
             forget(path)
         except (ObjstoreError, TimeoutError) as error:
             self._report_spilled(marker, error)
             self.start_replay()
+        finally:
+            self._offered.discard(path)
 
     def put_marker_now(self, family: str, marker: Put) -> None:
         """Store a marker with blocking calls; one the store does not take stays on disk. See ``put_marker``."""
@@ -168,7 +170,8 @@ class Connection:
             tell(SpillDepth(str(self.spill.folder), waiting))
             try:
                 for kept in self.spill.kept():
-                    await self.replay(kept)
+                    if kept.path not in self._offered:
+                        await self.replay(kept)
                 pause = _REPLAY_PAUSE
             except ObjstoreError as error:
                 said = "kept writes cannot be replayed yet, kept=%d, error=%s"

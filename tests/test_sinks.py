@@ -121,6 +121,29 @@ async def test_a_marker_does_not_hold_up_its_caller_when_the_store_hangs(faulty,
     await settled(faulty)
 
 
+async def test_a_marker_that_is_being_offered_is_not_replayed_beside_that(faulty):
+    stored = []
+
+    class Noting(Faulty):
+        async def put_async(self, key, body):
+            await super().put_async(key, body)
+            stored.append(key.split("/")[3])
+
+    store = faulty.connection.store = Noting(faulty.connection.store)
+    store.gate = asyncio.Event()
+    marking = asyncio.create_task(faulty.mark_incomplete("r1", "c2"))
+    for _ in range(500):
+        if len(faulty.connection.spill):
+            break
+        await asyncio.sleep(0.01)
+    faulty.connection.start_replay()
+    await asyncio.sleep(0.05)  # time for a replay that must not come
+    store.gate.set()
+    await marking
+    await settled(faulty)
+    assert stored.count("markers") == 1
+
+
 async def test_the_next_process_replays_what_the_last_one_kept(place):
     marker = sinks.mark("run-1", "r1", "c7", {"at": 1.0})
     sink = TokenSink(**place)

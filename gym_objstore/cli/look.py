@@ -59,14 +59,14 @@ def _rollouts(store: Store, run_id: str) -> list[dict[str, Any]]:
     from gym_objstore.checking import overview, rollouts
     from gym_objstore.keys import FAMILIES
 
+    found = {family: run(rollouts(family, run_id), store) for family in FAMILIES}
     holding: dict[str, list[str]] = {}
-    for family in FAMILIES:
-        for rollout_id in run(rollouts(family, run_id), store):
+    for family, prefixes in found.items():
+        for rollout_id in prefixes:
             holding.setdefault(rollout_id, []).append(family)
-    tokens = run(rollouts(_FAMILY, run_id), store)
     rows = []
     for rollout_id in tracked(sorted(holding), "listing rollouts"):
-        prefix = tokens.get(rollout_id)
+        prefix = found[_FAMILY].get(rollout_id)
         row = jsonable(run(overview(rollout_id, prefix), store)) if prefix else _without_tokens(rollout_id)
         if row["state"] != "empty" or holding[rollout_id] != [_FAMILY]:
             rows.append({**row, "families": holding[rollout_id]})
@@ -117,9 +117,11 @@ def _prefixes(store: Store, run_id: str, rollout_id: str | None) -> dict[str, st
     found = run(rollouts(_FAMILY, run_id), store)
     if rollout_id is None:
         return found
-    if not any(rollout_id in run(rollouts(family, run_id), store) for family in FAMILIES):
+    if rollout_id in found:
+        return {rollout_id: found[rollout_id]}
+    if not any(rollout_id in run(rollouts(family, run_id), store) for family in FAMILIES if family != _FAMILY):
         raise no_rollout(run_id, rollout_id)
-    return {rollout_id: found[rollout_id]} if rollout_id in found else {}
+    return {}
 
 
 def _token_reports(store: Store, prefixes: dict[str, str]) -> list[Report]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from gym_objstore.codec import FORMAT, encode, parse, unpack
+from gym_objstore.codec import FORMAT, encode, parse, unpack_named
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.flow import Delete, Find, Flow, Put, Scan, folders, scan, together
@@ -183,10 +183,6 @@ def names_of(prefix: str, keys: Sequence[str]) -> list[CaptureName]:
 
 def _verified(name: CaptureName, body: bytes) -> Stored:
     try:
-        text = unpack(body, name.format)
-        digest = sha256_hex(text)
-        if digest != name.digest:
-            return Stored(name, None, f"its digest is not its name's, digest={digest}")
+        return Stored(name, unpack_named(body, name))
     except Corrupt as error:
         return Stored(name, None, error.message)
-    return Stored(name, text)

@@ -11,13 +11,14 @@ check an object without this package; docs/decisions/0001-entry-codec.md says wh
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 import zstandard
 
-from gym_objstore.digests import canonical_json
+from gym_objstore.digests import canonical_json, sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
+from gym_objstore.frames import contexts
 
 FORMAT: Final = "zst"
 """The format that ``encode`` writes; the extension of an object's name."""
@@ -28,11 +29,19 @@ INTERCHANGE: Final = "json"
 LIMIT: Final = 256 * 1024 * 1024
 """Bytes of the longest text that is stored, and that is read unless the caller says otherwise."""
 
-_LEVEL = 1
 _DEPTH = 254
 """Levels of nesting that canonical JSON can have."""
 _NO_MEMORY = "Not enough memory"
 """How orjson, and zstd in small letters, say that this machine, and not the body, is at fault."""
+
+
+class Named(Protocol):
+    """The name of an object that says how its body is encoded and what the SHA-256 of its text is."""
+
+    @property
+    def digest(self) -> str: ...  # noqa: D102
+    @property
+    def format(self) -> str: ...  # noqa: D102
 
 
 def encode(canonical: bytes) -> bytes:
@@ -44,8 +53,7 @@ def encode(canonical: bytes) -> bytes:
     if len(canonical) > LIMIT:
         msg = f"the record is too large to store, bytes={len(canonical)}, limit={LIMIT}"
         raise Invalid(msg, kind="too_large", hint="store its large fields elsewhere")
-    # A compressor of its own per call: threads cannot share one, and it costs 25 microseconds.
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(canonical)
+    return contexts.compressor.compress(canonical)
 
 
 def decode(body: bytes, extension: str, *, limit: int = LIMIT) -> dict[str, Any]:
@@ -73,6 +81,18 @@ def unpack(body: bytes, extension: str, *, limit: int = LIMIT) -> bytes:
     raise Corrupt(msg, kind="newer_format", hint="upgrade gym_objstore")
 
 
+def unpack_named(body: bytes, name: Named) -> bytes:
+    """Return the text of a body whose object is called so. Raises ``Corrupt`` as ``unpack`` and ``require_digest``."""
+    return require_digest(unpack(body, name.format), name.digest)
+
+
+def require_digest(text: bytes, digest: str) -> bytes:
+    """Return a text whose SHA-256 is the one that a name promises; else raise ``Corrupt`` (kind ``digest``)."""
+    if (found := sha256_hex(text)) != digest:
+        raise Corrupt(f"its digest is not its name's, digest={found}, name={digest}", kind="digest")
+    return text
+
+
 def parse(text: bytes) -> dict[str, Any]:
     """Return the record a text spells.
 
@@ -98,7 +118,7 @@ def _decompress(body: bytes, limit: int) -> bytes:
         if size in (0, zstandard.CONTENTSIZE_UNKNOWN):  # the library would believe 0 without a look at the rest
             raise _damaged("it does not say how long its text is")
         _require_within(limit, size)
-        return zstandard.ZstdDecompressor().decompress(body, allow_extra_data=False)
+        return contexts.decompressor.decompress(body, allow_extra_data=False)
     except zstandard.ZstdError as error:
         if _NO_MEMORY.lower() in str(error):
             raise MemoryError from error

@@ -242,7 +242,15 @@ async def _all_async(operations: tuple[Single, ...], store: Store, limit: int) -
             except Exception as error:  # noqa: BLE001 - raised below, after all have finished
                 failures[index] = error
 
-    await asyncio.gather(*(work() for _ in range(min(max(limit, 1), len(operations)))))
+    others = [asyncio.create_task(work()) for _ in range(min(limit, len(operations)) - 1)]
+    try:
+        await work()  # here: a task of its own costs more than the rest of this function
+        for one in others:
+            await one
+    except asyncio.CancelledError:
+        for one in others:
+            one.cancel()
+        raise
     if failures:
         raise failures[min(failures)]
     return tuple(answers)

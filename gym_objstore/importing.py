@@ -22,7 +22,8 @@ from gym_objstore.keys import FENCES, TOMBSTONE, capture_key, entry_key, rollout
 from gym_objstore.names import UNSTAMPED, RowName, parse_capture_name, parse_entry_name, parse_row_name
 from gym_objstore.objects import announcement, marker, read_object, write_object
 from gym_objstore.reasons import FailureReason
-from gym_objstore.records import parse_entry, seal
+from gym_objstore.records import stored_entry
+from gym_objstore.sealing import seal
 from gym_objstore.store import joined
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def capture_marker(run_id: str, rollout_id: str) -> Piece:
 def entry_piece(run_id: str, rollout_id: str, text: bytes) -> Piece:
     """Return the token entry of a line. Raises ``Invalid`` for one nobody could train on, or of another rollout."""
     try:
-        entry = parse_entry(parse(text.strip()))
+        entry = stored_entry(parse(text.strip()))
     except Corrupt as error:
         raise Invalid(f"the line is no token entry: {error.message}", kind="bad_record") from error
     if entry.rollout_id != rollout_id:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import orjson
 import zstandard
 
-from gym_objstore.codec import FORMAT, LIMIT, unpack
+from gym_objstore.codec import FORMAT, LIMIT, unpack_named
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.flow import Find, Flow, Head, Put, compute, together
@@ -76,10 +76,11 @@ def read(index: Index, verify: Verify[T]) -> Flow[tuple[T, ...] | None]:
 
 
 def _text(index: Index, name: EntryName, body: bytes) -> bytes:
-    text = unpack(body, name.format)
-    if sha256_hex(text) != name.digest:
-        raise Corrupt("the entry's digest is not its name's", kind="digest", key=entry_key(index.rollout, name))
-    return text
+    try:
+        return unpack_named(body, name)
+    except Corrupt as error:
+        error.key = entry_key(index.rollout, name)
+        raise
 
 
 def _pack(index: Index, names: Sequence[EntryName], texts: Sequence[bytes]) -> Put:
@@ -96,10 +97,9 @@ def _pack(index: Index, names: Sequence[EntryName], texts: Sequence[bytes]) -> P
 
 def _unpack(named: PackName, names: Sequence[EntryName], verify: Verify[T], body: bytes) -> tuple[T, ...] | None:
     try:
-        plain = unpack(body, named.format)
-        head, _, texts = plain.partition(b"\n")
-        listed = orjson.loads(head) if sha256_hex(plain) == named.digest else None
-        if listed is None or [text for text, _ in listed] != [name.text for name in names]:
+        head, _, texts = unpack_named(body, named).partition(b"\n")
+        listed = orjson.loads(head)
+        if [text for text, _ in listed] != [name.text for name in names]:
             return None
         cuts = pairwise(accumulate((size for _, size in listed), initial=0))
         return tuple(verify(name, texts[start:end]) for name, (start, end) in zip(names, cuts, strict=True))

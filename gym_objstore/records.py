@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One call's training tokens as a record, and the answer to "which call does this request continue?".
 
-Owns the shape of ``TokenEntry``, what makes one fit to train on, and its canonical bytes. Field for field and byte
-for byte the record of nemo-gym 0.7.0, with more refused: whatever would train wrong tokens or could not be read back.
-Filling in the lineage fields is for ``stamps``; how a record is stored is for ``codec``.
+Owns the shape of ``TokenEntry`` and what makes one fit to train on. Field for field the record of nemo-gym 0.7.0, with
+more refused: whatever would train wrong tokens or could not be read back.
+Filling in the lineage fields is for ``stamps``, the canonical bytes for ``sealing``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, Self
 
-import orjson
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -31,9 +30,8 @@ from pydantic import (
     model_validator,
 )
 
-from gym_objstore.digests import are_token_ids, canonical_json, is_token_id_text
+from gym_objstore.digests import are_token_ids
 from gym_objstore.errors import Invalid
-from gym_objstore.responses import TOKEN_ARRAYS
 
 SCHEMA_VERSION: Final = 1
 """The only version of a token entry there is; a newer one is refused, as its unknown fields may change tokens."""
@@ -110,6 +108,9 @@ def _never(*types: type) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+_OWN: Final = object()
+"""The context of a validation whose lists are nobody else's."""
+
 _SOUND: Final = object()
 """The context of a validation that need not look into token arrays: they were looked at, and nobody keeps them."""
 
@@ -117,12 +118,12 @@ _SOUND: Final = object()
 def _quickly(is_sound: Callable[[list[Any]], bool]) -> WrapValidator:
     """Take a list as it is if one fast look says it is sound; else let pydantic convert it or name the culprit.
 
-    The list is copied: callers go on filling theirs.
+    A list that may be the caller's is copied: callers go on filling theirs.
     """
 
     def check(value: object, convert: Callable[[object], list[Any]], info: ValidationInfo) -> list[Any]:
         if isinstance(value, list) and (info.context is _SOUND or is_sound(value)):
-            return value if info.context is _SOUND else value.copy()
+            return value if info.context is not None else value.copy()
         if isinstance(value, AbstractSet):
             raise Invalid("a set has no order", kind="bad_record")
         return convert(value)
@@ -130,21 +131,23 @@ def _quickly(is_sound: Callable[[list[Any]], bool]) -> WrapValidator:
     return WrapValidator(check)
 
 
-def _are_finite_floats(values: list[Any]) -> bool:
-    return set(map(type, values)) <= {float} and all(map(math.isfinite, values))
+def are_finite_floats(values: list[Any]) -> bool:
+    """Tell in one pass whether these are plain floats, none of them NaN or infinite."""
+    # A sum of finite numbers is finite unless it overflows, and costs a tenth of looking at each.
+    return set(map(type, values)) <= {float} and (math.isfinite(sum(values)) or all(map(math.isfinite, values)))
 
 
 # Integral floats are refused as ids: half precision rounds 151643 to 151552. Numbers as text are harmless.
 TokenId = Annotated[int, Field(ge=0, lt=2**64), _never(bool, float)]
 TokenIds = Annotated[list[TokenId], FailFast(), _quickly(are_token_ids)]
-LogProbs = Annotated[list[Annotated[FiniteFloat, _never(bool)]], FailFast(), _quickly(_are_finite_floats)]
+LogProbs = Annotated[list[Annotated[FiniteFloat, _never(bool)]], FailFast(), _quickly(are_finite_floats)]
 
 
 class TokenEntry(BaseModel):
     """One model call: what it was asked and what it said in tokens, and where it stands in its rollout.
 
     Unknown fields are kept and written back. Not frozen, as ``stamps`` and nemo-gym fill in lineage after the fact:
-    ``canonical_entry`` checks again what is to be stored.
+    ``sealing.seal`` checks again what is to be stored.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -207,79 +210,21 @@ def parse_entry(mapping: Mapping[str, Any]) -> TokenEntry:
     return _validated(mapping)
 
 
+def stored_entry(record: dict[str, Any]) -> TokenEntry:
+    """Return the entry of a record that was just read, whose lists it takes for its own; see ``parse_entry``."""
+    return _validated(record, _OWN)
+
+
+def require_consistent(fields: dict[str, Any]) -> None:
+    """Raise ``Invalid`` unless these are the fields of an entry, whose token arrays were found sound before."""
+    _validated(fields, _SOUND)
+
+
 def _validated(mapping: Mapping[str, Any], context: object = None) -> TokenEntry:
     try:
         return TokenEntry.model_validate(mapping, context=context)
     except ValidationError as error:
         raise _refusal(error) from error
-
-
-def plain_entry(entry: Any) -> dict[str, Any]:
-    """Return the plain JSON fields of an entry that is fit to train on.
-
-    Takes this package's class, nemo-gym's or any other with pydantic's ``model_dump``. Free-form fields hold what
-    pydantic makes of them for JSON: NaN ends as ``null``, tuples and sets as lists. Raises ``Invalid`` as
-    ``parse_entry`` does.
-    """
-    mapping = _dumped(entry)
-    record = parse_entry(mapping)
-    for name in TOKEN_ARRAYS:
-        # An entry changed after it was built may hold numbers as text, which would be stored as text.
-        if getattr(record, name) != mapping[name]:
-            raise Invalid(f"{name} must hold numbers only", kind="bad_record")
-    return mapping
-
-
-def _dumped(entry: Any, **options: Any) -> dict[str, Any]:
-    try:
-        return entry.model_dump(mode="json", **options)  # type: ignore[no-any-return]
-    except (AttributeError, TypeError, ValueError, RecursionError) as error:
-        reason = f"not a token entry that can be written as JSON, type={type(entry).__name__}: {error}"
-        raise Invalid(reason, kind="bad_record") from error
-
-
-class Sealed(NamedTuple):
-    """An entry as it will be stored: its plain fields, and the canonical bytes whose SHA-256 is its identity."""
-
-    fields: dict[str, Any]
-    canonical: bytes
-
-
-def seal(entry: Any) -> Sealed:
-    """Return what is stored of an entry that is fit to train on, written as JSON once.
-
-    The bytes are those nemo-gym's own store writes and hashes. Raises ``Invalid`` as ``plain_entry``, and naming the
-    path of text with a lone surrogate or an integer of more than 64 bits: neither has canonical bytes.
-    """
-    texts = _array_texts(entry)
-    if texts is None:
-        fields = plain_entry(entry)
-        return Sealed(fields, canonical_json(fields))
-    rest = _dumped(entry, exclude=set(TOKEN_ARRAYS))
-    fields = {**rest, **{name: getattr(entry, name) for name in TOKEN_ARRAYS}}
-    _validated(fields, _SOUND)
-    return Sealed(fields, canonical_json({**rest, **{name: orjson.Fragment(text) for name, text in texts.items()}}))
-
-
-def canonical_entry(entry: Any) -> bytes:
-    """Return the canonical bytes of an entry; see ``seal``."""
-    return seal(entry).canonical
-
-
-def _array_texts(entry: Any) -> dict[str, bytes] | None:
-    """Return the JSON of each token array; ``None`` unless they are plain lists, sound, and dumped as they are."""
-    decorators = getattr(entry, "__pydantic_decorators__", None)
-    if decorators is None or decorators.field_serializers or decorators.model_serializers:
-        return None
-    arrays = [getattr(entry, name, None) for name in TOKEN_ARRAYS]
-    if any(type(values) is not list for values in arrays):
-        return None
-    try:
-        texts = [orjson.dumps(values) for values in arrays]
-    except TypeError:
-        return None
-    sound = all(is_token_id_text(text) for text in texts[:2]) and _are_finite_floats(entry.generation_log_probs)
-    return dict(zip(TOKEN_ARRAYS, texts, strict=True)) if sound else None
 
 
 def _refusal(error: ValidationError) -> Invalid:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gym_objstore import packs
-from gym_objstore.codec import FORMAT, encode, parse, unpack
+from gym_objstore.codec import FORMAT, encode, parse, require_digest, unpack
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt, Invalid
 from gym_objstore.fingerprint import FINGERPRINT_VERSION
@@ -19,7 +19,8 @@ from gym_objstore.index import Index, read_index
 from gym_objstore.keys import entry_key, intent_key, note_key, rollout_prefix, tombstone_key
 from gym_objstore.names import FULL, UNSTAMPED, EntryName, call_mark
 from gym_objstore.objects import marker, require_writer, retired, write_fenced, write_object
-from gym_objstore.records import TokenEntry, parse_entry, seal
+from gym_objstore.records import TokenEntry, stored_entry
+from gym_objstore.sealing import seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -230,13 +231,10 @@ def read_entry(rollout: str, name: EntryName, body: bytes) -> TokenEntry:
 
 def read_text(rollout: str, name: EntryName, canonical: bytes) -> TokenEntry:
     """Return the verified entry of a canonical JSON, or raise ``Corrupt``."""
-    digest = sha256_hex(canonical)
-    if digest != name.digest:
-        raise Corrupt(f"the record's digest is not its name's, digest={digest}, name={name.digest}", kind="digest")
-    record = parse(canonical)
+    record = parse(require_digest(canonical, name.digest))
     try:
-        entry = parse_entry(record)
-        expected = entry_name(record, digest)
+        entry = stored_entry(record)
+        expected = entry_name(record, name.digest)
     except (Invalid, KeyError) as error:
         raise Corrupt(f"the record is no token entry: {error}", kind="not_an_entry") from error
     belongs = rollout.endswith(f"/{segment(entry.rollout_id)}/")

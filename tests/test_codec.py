@@ -323,6 +323,19 @@ def test_parse_reads_what_unpack_returns() -> None:
     assert parse(unpack(body_of({"a": [1]}), FORMAT)) == {"a": [1]}
 
 
+def test_a_damaged_body_spoils_no_later_one() -> None:
+    good = body_of({"a": list(range(1_000))})
+    for damaged in (good[:-1], good[:20] + bytes([good[20] ^ 1]) + good[21:], good + b"x"):
+        refusal(damaged)
+        assert decode(good, FORMAT) == {"a": list(range(1_000))}
+
+
+def test_threads_pack_and_read_at_the_same_time() -> None:
+    records = [{"a": [number] * 2_000} for number in range(40)]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda record: decode(body_of(record), FORMAT), records)) == records
+
+
 def test_a_machine_without_memory_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both libraries report it as they report damage; a healthy entry would be masked and then retired."""
 
@@ -338,6 +351,6 @@ def test_a_machine_without_memory_is_no_damage(monkeypatch: pytest.MonkeyPatch) 
         def decompress(self, body: bytes, **how: Any) -> bytes:
             raise zstandard.ZstdError("decompression error: Allocation error : not enough memory")
 
-    monkeypatch.setattr(zstandard, "ZstdDecompressor", Starved)
+    monkeypatch.setattr(codec.contexts, "decompressor", Starved())
     with pytest.raises(MemoryError):
         unpack(body, FORMAT)

@@ -17,7 +17,7 @@ from gym_objstore.gym_rows import gym_row, parse_row
 from gym_objstore.importing import announce, capture_pieces, entry_piece, plan, row_piece, store, verify
 from gym_objstore.ledger import record
 from gym_objstore.objects import read_object
-from gym_objstore.records import canonical_entry
+from gym_objstore.sealing import seal
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.testing.counting import Costs, CountingStore
 from tests.entries import make_entry
@@ -62,9 +62,9 @@ def test_captures_keep_the_order_of_their_file_and_come_out_as_they_went_in(line
 
 
 def test_an_entry_is_the_object_that_a_sink_would_have_stored():
-    entry = make_entry(ROLLOUT)
-    piece = entry_piece(RUN, ROLLOUT, b" " + canonical_entry(entry) + b"\r")
-    assert (piece.text, piece.key.startswith("tokens/run-1/0-0/entries/c1.full.")) == (canonical_entry(entry), True)
+    text = seal(make_entry(ROLLOUT)).canonical
+    piece = entry_piece(RUN, ROLLOUT, b" " + text + b"\r")
+    assert (piece.text, piece.key.startswith("tokens/run-1/0-0/entries/c1.full.")) == (text, True)
 
 
 def test_a_row_is_the_object_that_a_ledger_would_have_stored(bucket):

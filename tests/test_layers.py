@@ -26,11 +26,12 @@ class Floor(NamedTuple):
 
 FLOORS = (
     Floor("words", "errors, ids, names and keys know nothing else", "errors ids names keys run_keys"),
+    Floor("frames", "what zstd works with, a set for each thread", "frames"),
     Floor("programs", "real servers for tests and demos need only errors", "testing.processes testing.servers"),
     Floor(
         "bytes",
         "what is recorded and hashed knows no store",
-        """digests records fingerprint responses stamps codec wire_* staging_digests reasons portable bodies
+        """digests records sealing fingerprint responses stamps codec wire_* staging_digests reasons portable bodies
         correlation calls calls_* capture_record sse sse_* reassembly redaction attachment routed_experts
         staged_attachments staged_chains staged_rows staged_tensors""",
     ),

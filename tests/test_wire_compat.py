@@ -23,6 +23,7 @@ from nemo_gym.token_id_capture import records as gym_records
 
 from gym_objstore import digests, fingerprint, records, responses, stamps
 from gym_objstore.errors import Invalid
+from gym_objstore.sealing import seal
 from tests import transcripts
 
 if TYPE_CHECKING:
@@ -54,8 +55,12 @@ def gym_bytes(fields: Any) -> bytes:
     return orjson.dumps(entry.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
 
 
+def canonical(entry: Any) -> bytes:
+    return seal(entry).canonical
+
+
 def our_bytes(fields: Any) -> bytes:
-    return records.canonical_entry(records.parse_entry(fields))
+    return canonical(records.parse_entry(fields))
 
 
 def text_of(value: Any) -> str:
@@ -163,7 +168,7 @@ def test_real_calls_stamped_by_either_side_are_the_same_bytes() -> None:
         stamps.stamp_continuation(stamps.stamp_lineage(entry, None), list(call.request_items))
         gym_lineage.stamp_continuation(gym_records.stamp_lineage(gym_entry, None), list(call.request_items))
         expected = orjson.dumps(gym_entry.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
-        assert records.canonical_entry(entry) == records.canonical_entry(gym_entry) == expected
+        assert canonical(entry) == canonical(gym_entry) == expected
 
 
 # Generated input: mostly what a server would send, with something odd now and then
@@ -357,7 +362,7 @@ def test_generated_entries_are_the_same_bytes_or_refused_by_both(fields: dict[st
     expected = gyms(gym_bytes, fields)
     assert ours(our_bytes, fields) == expected
     if expected != REFUSED:
-        assert records.canonical_entry(gym_records.TokenEntry(**fields)) == expected
+        assert canonical(gym_records.TokenEntry(**fields)) == expected
         assert our_bytes(orjson.loads(expected)) == expected
 
 
@@ -391,10 +396,10 @@ def test_what_nemo_gym_takes_and_would_train_or_read_wrong_is_refused(changes: d
 @pytest.mark.parametrize("field", ["prompt_token_ids", "generation_log_probs"])
 def test_nemo_gyms_own_entries_are_checked_as_ours_are(field: str) -> None:
     entry = gym_records.TokenEntry(**CALL)
-    assert records.canonical_entry(entry) == gym_bytes(CALL)
+    assert canonical(entry) == gym_bytes(CALL)
     setattr(entry, field, [math.nan, -1])
     with pytest.raises(Invalid, match=field):
-        records.canonical_entry(entry)
+        canonical(entry)
 
 
 def test_nemo_gyms_own_entries_are_stamped_as_ours_are() -> None:

@@ -13,9 +13,9 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gym_objstore.errors import Invalid, ObjstoreError, Unusable
+from gym_objstore.errors import Invalid, NotFound, ObjstoreError, Unusable
 from gym_objstore.store import Meta
-from gym_objstore.store.answers import EXPIRED
+from gym_objstore.store.answers import EXPIRED, HEAD
 from gym_objstore.store.boto_store import BotoStore
 from gym_objstore.store.cloud import ANY_KEY, CloudStore
 from gym_objstore.store.obstore_client import FOREIGN_KEY, connect, translated
@@ -80,6 +80,8 @@ class ObstoreStore(CloudStore):
 
     def _ask_head(self, key: str) -> Conversation[Meta]:
         found = yield Step("head", key, (key,))
+        if found is None:
+            raise NotFound("no such object", key=key)
         self._require(found["e_tag"], "head", key)
         return _meta(found)
 
@@ -155,6 +157,8 @@ class ObstoreStore(CloudStore):
         except ObjstoreError:
             raise
         except Exception as error:
+            if _is_absence(error, step):
+                return None
             raise self._translated(error, step, target) from error
 
     async def _perform_async(self, step: Step) -> Any:
@@ -169,6 +173,8 @@ class ObstoreStore(CloudStore):
         except ObjstoreError:
             raise
         except Exception as error:
+            if _is_absence(error, step):
+                return None
             raise self._translated(error, step, target) from error
 
     def _translated(self, error: Exception, step: Step, client: Any) -> ObjstoreError:
@@ -189,6 +195,11 @@ class ObstoreStore(CloudStore):
 
     async def close_async(self) -> None:
         """Do nothing: the client belongs to no loop."""
+
+
+def _is_absence(error: Exception, step: Step) -> bool:
+    """Say whether this is a HEAD's 404, which every put gets of its tombstone: it carries no text to translate."""
+    return step.name == HEAD and isinstance(error, FileNotFoundError)
 
 
 def _meta(found: Any) -> Meta:

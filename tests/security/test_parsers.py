@@ -44,7 +44,8 @@ from gym_objstore.index import index_keys
 from gym_objstore.keys import StagingKey, parse, parse_staging_key, rollout_prefix
 from gym_objstore.manifests import Unread, manifest_of
 from gym_objstore.receipts import build_receipt, pack_receipt, unpack_receipt
-from gym_objstore.records import parse_entry, seal
+from gym_objstore.records import parse_entry
+from gym_objstore.sealing import seal
 from gym_objstore.spill import Spill, replay
 from gym_objstore.staged_rows import (
     pack,

@@ -21,10 +21,11 @@ from gym_objstore.index import read_index
 from gym_objstore.keys import entry_key, rollout_prefix
 from gym_objstore.objects import announcement, write_object
 from gym_objstore.receipts import build_receipt
-from gym_objstore.records import ParentResolutionStatus, TokenEntry, seal
+from gym_objstore.records import ParentResolutionStatus, TokenEntry
 from gym_objstore.retirement import Claim, drop, retire
 from gym_objstore.run_keys import probe_key
 from gym_objstore.runs import close_run, create_run
+from gym_objstore.sealing import seal
 from gym_objstore.stamps import stamp_continuation, stamp_lineage
 from gym_objstore.store.opening import open_store
 from gym_objstore.testing.staged_rollouts import ledger_row, staged_call

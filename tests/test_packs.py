@@ -4,19 +4,22 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from gym_objstore import TokenSource
 from gym_objstore.errors import Corrupt, Invalid, NotFound, Retired
-from gym_objstore.flow import run
+from gym_objstore.flow import arun, run
 from gym_objstore.index import read_index
 from gym_objstore.keys import pack_key
 from gym_objstore.names import PackName, parse_pack_name
 from gym_objstore.objects import announcement, write
+from gym_objstore.packs import read
 from gym_objstore.retirement import Claim, Removal, delete_rollouts, drop, retire
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.testing.counting import Costs, CountingStore
-from gym_objstore.tokens import begin_call, freeze, mark, publish, put_entry
+from gym_objstore.tokens import begin_call, freeze, mark, publish, put_entry, read_text
 from tests.entries import make_entry
 from tests.places import PLACES, place_of
 
@@ -59,6 +62,23 @@ def test_reading_a_packed_snapshot_costs_one_get_at_any_length(store):
     counted = CountingStore(store)
     run(freeze(RUN, ROLLOUT), counted)
     assert counted.costs == Costs(2, {"LIST": 1, "HEAD": 1, "GET": 1})
+
+
+async def test_a_pack_is_read_beside_the_event_loop(store):
+    run(publish(RUN, ROLLOUT), store)
+    where = set()
+
+    def verify(name, text):
+        where.add(threading.current_thread())
+        return read_text(PREFIX, name, text)
+
+    assert len(await arun(packs_of(verify), store)) == 5
+    assert where and threading.main_thread() not in where
+
+
+def packs_of(verify):
+    index = yield from read_index(PREFIX)
+    return (yield from read(index, verify))
 
 
 def test_publishing_again_writes_nothing(store):

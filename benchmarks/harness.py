@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from benchmarks.places import Place
 
 T = TypeVar("T")
+
+
+def on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on uvloop's event loop, which nemo-gym's servers have, or where it is not installed asyncio's."""
+    make = importlib.import_module("uvloop").new_event_loop if importlib.util.find_spec("uvloop") else None
+    with asyncio.Runner(loop_factory=make) as runner:
+        return runner.run(work)
 
 
 class Check(NamedTuple):

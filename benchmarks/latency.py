@@ -15,6 +15,8 @@ import sys
 from collections import deque
 from contextlib import suppress
 
+from benchmarks.harness import on_loop
+
 
 class Relay:
     """Listens on loopback and relays to one server, ``delay`` seconds late."""
@@ -80,4 +82,4 @@ async def serve(host: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], int(sys.argv[2])))
+    on_loop(serve(sys.argv[1], int(sys.argv[2])))

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from benchmarks.harness import Row, at_least, at_most
+from benchmarks.harness import Row, at_least, at_most, on_loop
 from gym_objstore import CaptureStore
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _streamed(place: Place, spill: str) -> tuple[dict[str, list[Took]], float]:
         to = ["--upstream", f"http://127.0.0.1:{upstream_port}", "--port", "0"]
         with running("gym_objstore", "proxy", *to, *where, **keys) as (port, process):
             ports = {"direct": upstream_port, "proxied": port, "captured": port}
-            took = asyncio.run(measure(ports, place.sizes.streams, place.sizes.repetitions))
+            took = on_loop(measure(ports, place.sizes.streams, place.sizes.repetitions))
             return took, cpu_seconds(process)
 
 
@@ -168,7 +168,7 @@ def serve_upstream() -> None:
     config = uvicorn.Config(upstream, port=0, log_config=None, access_log=False)
     bound = config.bind_socket()
     print(f"http://127.0.0.1:{bound.getsockname()[1]}", flush=True)
-    asyncio.run(uvicorn.Server(config).serve(sockets=[bound]))
+    on_loop(uvicorn.Server(config).serve(sockets=[bound]))
 
 
 if __name__ == "__main__":

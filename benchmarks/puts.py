@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks.entries import entry
-from benchmarks.harness import Row, Trial, at_least, at_most, interleaved_async, p99, rates, trial, turns
+from benchmarks.harness import Row, Trial, at_least, at_most, interleaved_async, on_loop, p99, rates, trial, turns
 from benchmarks.rivals import gym_put, loops, mounted, raw_put
 from gym_objstore import TokenEntry, TokenSink
 from gym_objstore.tokens import prepare
@@ -60,7 +60,7 @@ def put_rows(place: Place) -> Iterator[Row]:
     for latency in place.latencies:
         for tokens in sizes.put:
             for callers in sizes.callers:
-                yield asyncio.run(_put_row(place.away(latency), latency, tokens, callers))
+                yield on_loop(_put_row(place.away(latency), latency, tokens, callers))
     yield from mounted_rows(place)
 
 
@@ -109,7 +109,7 @@ def mounted_rows(place: Place) -> Iterator[Row]:
         yield Row("Gym's file store", "put/s", {}, note="not measured: nemo-gym is not installed")
         return
     with mounted(place) as (folder, note):
-        yield asyncio.run(_mounted_row(place, tokens, {"Gym, local disk": local, "Gym, mounted": folder}, note))
+        yield on_loop(_mounted_row(place, tokens, {"Gym, local disk": local, "Gym, mounted": folder}, note))
 
 
 async def _mounted_row(place: Place, tokens: int, folders: dict[str, Any], note: str) -> Row:
@@ -133,7 +133,7 @@ async def _mounted_row(place: Place, tokens: int, folders: dict[str, Any], note:
 def cpu_rows(place: Place) -> Iterator[Row]:
     """Yield the processor time of one put beside the raw client's, per size of entry."""
     for tokens in place.sizes.tokens:
-        yield asyncio.run(_cpu_row(place, tokens, judged=tokens == place.sizes.tokens[1]))
+        yield on_loop(_cpu_row(place, tokens, judged=tokens == place.sizes.tokens[1]))
 
 
 async def _cpu_row(place: Place, tokens: int, *, judged: bool) -> Row:
@@ -169,7 +169,7 @@ def frozen() -> Iterator[None]:
 
 def stall_rows(place: Place) -> Iterator[Row]:
     """Yield the longest time that the event loop stood still while many puts of the largest entries are under way."""
-    yield asyncio.run(_stall_row(place))
+    yield on_loop(_stall_row(place))
 
 
 async def _stall_row(place: Place) -> Row:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import obstore
 
 from benchmarks.entries import entry
-from benchmarks.harness import Row, at_least, at_most, interleaved_async, medians, timed_async, trial
+from benchmarks.harness import Row, at_least, at_most, interleaved_async, medians, on_loop, timed_async, trial
 from gym_objstore import TokenEntry, TokenSink, TokenSource
 from gym_objstore.connection import ParentMemory
 from gym_objstore.flow import arun
@@ -74,7 +73,7 @@ def resolve_rows(place: Place) -> Iterator[Row]:
     """Yield the round trips of one resolution, and its time with the longest latency, per length of rollout."""
     shortest: dict[str, float] = {}
     for calls in place.sizes.calls:
-        figures, trips = asyncio.run(_resolved(place, calls))
+        figures, trips = on_loop(_resolved(place, calls))
         shortest = shortest or figures
         checks = [
             at_most(f"round trips, {kind}", count, limit)
@@ -118,7 +117,7 @@ async def _milliseconds(call: Any, *arguments: Any) -> float:
 def freeze_rows(place: Place) -> Iterator[Row]:
     """Yield the time of a freeze beside a bare LIST with concurrent GETs, without and with a published snapshot."""
     for calls in place.sizes.calls:
-        yield asyncio.run(_freeze_row(place, calls))
+        yield on_loop(_freeze_row(place, calls))
 
 
 async def _freeze_row(place: Place, calls: int) -> Row:

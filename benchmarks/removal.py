@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Row, at_most, timed_async
+from benchmarks.harness import Row, at_most, on_loop, timed_async
 from benchmarks.staging import committed, place_objects
 from gym_objstore import ledger
 from gym_objstore.flow import arun, run
@@ -36,8 +35,8 @@ def retire_rows(place: Place) -> Iterator[Row]:
     place_objects(place, {meta.key: store.get(meta.key) for meta in store.scan("")})
     for name, removal in {"retire": retire, "delete": delete_rollouts}.items():
         counting = CountingStore(store)
-        asyncio.run(arun(removal(ledger.FAMILY, RUN, ids), counting, limit=2 * len(ids)))
-        seconds = asyncio.run(timed_async(arun(removal(ledger.FAMILY, RUN, ids), place.store())))
+        on_loop(arun(removal(ledger.FAMILY, RUN, ids), counting, limit=2 * len(ids)))
+        seconds = on_loop(timed_async(arun(removal(ledger.FAMILY, RUN, ids), place.store())))
         costs, bulks = counting.costs, -(-len(ids) // DELETE_LIMIT)
         puts = len(ids) if name == "retire" else 0
         checks = (

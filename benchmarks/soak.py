@@ -123,7 +123,7 @@ class Soak:
     def _stage(self, rollout: str, call: str, chain: list[Any]) -> CaptureLedgerCommit:
         row = staged_call(call, after=chain, prompt=range(100), generated=range(100, 150), rollout_id=rollout)
         result = self.stager.stage(row)
-        if not result.ok:
+        if result.staging_key is None:
             raise RuntimeError(result.error)
         chain.append(row)
         record = ledger_row(row, staging_key=result.staging_key, admitted_at=time.time())
@@ -151,8 +151,8 @@ class Soak:
         self._require(isinstance(row, Trainable), rollout, row)
         found = await self.captures.read_async(rollout)
         self._require({one["model_call_id"] for one in found} == wanted, rollout, "captures are missing")
-        identity = {"snapshot_id": snapshot.snapshot_id, "version": snapshot.version}
-        self._require(await self.source.drop(rollout, **identity), rollout, "the drop was refused")
+        dropped = await self.source.drop(rollout, snapshot_id=snapshot.snapshot_id, version=snapshot.version)
+        self._require(dropped, rollout, "the drop was refused")
         await self.trainer.mark_consumed([rollout], "step-1")
         await self.ledger.retire([rollout])
         await self.captures.clear_async([rollout])

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,6 +21,7 @@ from benchmarks.harness import (
     interleaved,
     interleaved_async,
     medians,
+    on_loop,
     p99,
     rates,
     timed,
@@ -117,7 +117,7 @@ def trainer_rows(place: Place) -> Iterator[Row]:
     run_id = place.name()
     objects = finished(run_id, count, calls)
     place_objects(place, objects)
-    yield asyncio.run(_epoch_row(place, run_id, objects))
+    yield on_loop(_epoch_row(place, run_id, objects))
     if place.scheme in ("s3", "file"):
         yield _second_epoch_row(place, run_id)
 
@@ -156,7 +156,7 @@ def place_objects(place: Place, objects: Mapping[str, bytes]) -> None:
         await trial(lambda number: store.put_async(keys[number], objects[keys[number]]), range(len(keys)), 64)
         await store.close_async()
 
-    asyncio.run(put_all())
+    on_loop(put_all())
 
 
 async def _epoch_row(place: Place, run_id: str, objects: Mapping[str, bytes]) -> Row:

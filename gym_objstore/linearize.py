@@ -81,11 +81,19 @@ def verify_and_linearize(
     _require_type(receipt, RolloutReceipt)
     for snapshot in snapshots:
         _require_type(snapshot, StagedCallBaseSnapshot)
-    _require_trainable(receipt)
-    rows = _rows_by_call(receipt)
+    rows = trainable_rows(receipt)
     staged = _verified_snapshots(receipt, snapshots, sealed=sealed)
     _require_forest(rows)
     return _joined(receipt.rollout_id, [(row, staged[row.model_call_id]) for row in _terminal_chain(receipt, rows)])
+
+
+def trainable_rows(receipt: RolloutReceipt) -> dict[str, CallRecord]:
+    """Return a receipt's rows by call, after every check that needs no staged row.
+
+    Raises ``Corrupt`` as ``verify_and_linearize`` does. How the rows are linked is judged after their snapshots.
+    """
+    _require_trainable(receipt)
+    return _rows_by_call(receipt)
 
 
 def _require_type(value: object, expected: type) -> None:
@@ -237,7 +245,7 @@ def _joined(rollout_id: str, chain: list[tuple[CallRecord, StagedCallBaseSnapsho
     spans: list[CallSpan] = []
     chain_hash: str | None = None
     for row, snapshot in chain:
-        chain_hash = compute_chain_hash(chain_hash, snapshot.token_ids_delta)
+        chain_hash = compute_chain_hash(chain_hash, snapshot.packed.token_ids_delta)
         if row.chain_hash != chain_hash:
             _refuse(Verdict.CHAIN_HASH_MISMATCH, f"model_call_id={row.model_call_id}")
         spans.append(_span(snapshot, start=len(token_ids)))

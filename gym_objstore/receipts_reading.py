@@ -16,7 +16,7 @@ from gym_objstore import staging
 from gym_objstore.errors import Corrupt, Invalid, NotFound, ObjstoreError
 from gym_objstore.flow import Compute, Find, Flow, together
 from gym_objstore.keys import receipt_key, run_prefix
-from gym_objstore.linearize import LinearizedRow, verify_and_linearize
+from gym_objstore.linearize import LinearizedRow, trainable_rows, verify_and_linearize
 from gym_objstore.reasons import Verdict
 from gym_objstore.receipts import terminal_chain, unpack_receipt
 from gym_objstore.receipts_published import FAMILY, Published, locate
@@ -147,19 +147,10 @@ def _receipt_or_masked(one: Published, digest: str, body: bytes) -> RolloutRecei
 def _plan(shape: _Shape, receipt: RolloutReceipt) -> list[str] | Masked:
     """Return the staging keys to read, or what the receipt alone masks, so that no staged row is read for it."""
     try:
-        _require_trainable(receipt)
+        trainable_rows(receipt)
         return shape.keys(receipt)
     except Corrupt as error:
         return _masked(receipt, error)
-
-
-def _require_trainable(receipt: RolloutReceipt) -> None:
-    try:
-        verify_and_linearize(receipt, ())
-    except Corrupt as error:
-        # Without rows their number is what is wrong with a good receipt, after everything that needs no row.
-        if error.kind != Verdict.ROW_COUNT_MISMATCH:
-            raise
 
 
 def _fetch_apart(run_id: str, wanted: Sequence[list[str]], shape: _Shape) -> Flow[list[list[Any] | ObjstoreError]]:

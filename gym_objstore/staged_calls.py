@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gym_objstore.digests import are_token_ids
 from gym_objstore.errors import Invalid
+from gym_objstore.staged_columns import pack_ids
 from gym_objstore.staging_digests import compute_chain_hash, hash_token_ids
 from gym_objstore.wire_staging import CaptureAdmission, CommitCoords, StagedCallRecord
 
@@ -77,6 +78,7 @@ def seal(call: AdmittedCall, generation: Generation) -> StagedCallRecord:
         raise Invalid(f"the prompt does not begin with the admitted prefix, {call.where}", kind="bad_prompt")
     carried = prompt[admission.prev_len :]
     delta = carried + generated
+    packed = pack_ids(delta)
     return StagedCallRecord.seal(
         rollout_id=admission.rollout_id,
         model_call_id=admission.model_call_id,
@@ -89,8 +91,8 @@ def seal(call: AdmittedCall, generation: Generation) -> StagedCallRecord:
         token_ids_delta=delta,
         token_mask_delta=(0.0,) * len(carried) + (1.0,) * len(generated),
         generation_log_probs_delta=(0.0,) * len(carried) + tuple(generation.logprobs),
-        chain_hash=compute_chain_hash(admission.parent_chain_hash, delta),
-        cumulative_hash=hash_token_ids(prompt + generated),
+        chain_hash=compute_chain_hash(admission.parent_chain_hash, packed),
+        cumulative_hash=hash_token_ids(prompt + generated if admission.prev_len else packed),
         extras=generation.extras,
     )
 

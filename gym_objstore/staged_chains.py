@@ -39,11 +39,10 @@ def join_prefix(chain: Sequence[Columns], chain_hash: str | None = None) -> list
     before: Columns | None = None
     tokens: list[int] = []
     for one in chain:
-        delta = one.token_ids.tolist()
-        if not (_placed(one, before, len(tokens)) and _hash(before, delta) == one.chain_hash):
+        if not (_placed(one, before, len(tokens)) and _hash(before, one) == one.chain_hash):
             reason = f"a staged row does not continue the one before it, model_call_id={one.model_call_id}"
             raise Corrupt(reason, kind="broken_chain")
-        tokens += delta
+        tokens += one.token_ids
         before = one
     if chain_hash is not None and (before is None or before.chain_hash != chain_hash):
         raise Corrupt(f"the staged rows are not the parent's chain, chain_hash={chain_hash}", kind="broken_chain")
@@ -55,5 +54,5 @@ def _placed(one: Columns, before: Columns | None, length: int) -> bool:
     return (one.rollout_id, one.parent_call_id, one.prev_len) == (rollout_id, parent, length)
 
 
-def _hash(before: Columns | None, delta: Sequence[int]) -> str:
-    return compute_chain_hash(before.chain_hash if before else None, delta)
+def _hash(before: Columns | None, one: Columns) -> str:
+    return compute_chain_hash(before.chain_hash if before else None, one.token_ids)

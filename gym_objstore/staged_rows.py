@@ -17,7 +17,7 @@ from array import array
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gym_objstore import codec, staged_attachments
 from gym_objstore.digests import canonical_json, sha256_hex
@@ -26,6 +26,7 @@ from gym_objstore.ids import segment
 from gym_objstore.keys import StagingKey
 from gym_objstore.names import StagedName
 from gym_objstore.staged_chains import Columns
+from gym_objstore.staged_columns import PackedColumns
 from gym_objstore.staging_digests import compute_extras_digest
 from gym_objstore.wire_staging import StagedCallBaseSnapshot, StagedCallRecord
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "r1"
 """The format of the objects written here; the last field of their names."""
 
-COLUMNS: Final = ("token_ids_delta", "token_mask_delta", "generation_log_probs_delta")
+COLUMNS: Final = PackedColumns._fields
 
 _IDS = ("I", "Q")
 _FLOATS = ("f", "d")
@@ -70,21 +71,19 @@ def pack(record: Any, attachments: Mapping[str, Any] | None = None) -> StagedRow
     sealed = _sealed(record)
     extras = b"" if sealed.extras is None else _pack_extras(sealed.extras)
     container = None if attachments is None else staged_attachments.pack(attachments)
-    columns = [_narrowest(codes, getattr(sealed, column)) for column, codes in zip(COLUMNS, _CODES, strict=True)]
-    packed = _pack_record(sealed, columns, extras, container)
-    name = StagedName(segment(sealed.model_call_id), sha256_hex(packed), len(packed), len(extras), FORMAT)
-    body: list[bytes | memoryview] = [packed, *([extras] if extras else [])]
+    stored = _pack_record(sealed, extras, container)
+    name = StagedName(segment(sealed.model_call_id), sha256_hex(stored), len(stored), len(extras), FORMAT)
+    body: list[bytes | memoryview] = [stored, *([extras] if extras else [])]
     if container:
         body += [container.header, *container.buffers]
-    return StagedRow(StagingKey(segment(sealed.rollout_id), name), tuple(body), _chained(sealed, columns[0]))
+    return StagedRow(StagingKey(segment(sealed.rollout_id), name), tuple(body), _chained(sealed))
 
 
 def unpack_snapshot(key: StagingKey, body: bytes) -> StagedCallBaseSnapshot:
     """Return the base snapshot in a row's record, everything verified. Raises ``Corrupt``."""
     head, columns = _unpack_record(key, body)
-    fields = {name: tuple(column) for name, column in zip(COLUMNS, columns, strict=True)}
     try:
-        return StagedCallBaseSnapshot.model_validate({**head["call"], **fields})
+        return StagedCallBaseSnapshot.unpack(head["call"], PackedColumns(*columns))
     except ValidationError as error:
         raise Corrupt("the row is not a sealed staged call", kind="bad_row") from error
 
@@ -165,7 +164,8 @@ def _sealed(record: Any) -> StagedCallRecord:
             raise Invalid("the extras were changed after the record was sealed", kind="bad_record")
         return record
     try:
-        return StagedCallRecord.model_validate(record.model_dump())
+        # Dumping would copy every number of the columns once more.
+        return StagedCallRecord.model_validate(dict(record) if isinstance(record, BaseModel) else record.model_dump())
     except (AttributeError, ValidationError) as error:
         reason = f"not a sealed staged call, type={type(record).__name__}"
         raise Invalid(reason, kind="bad_record", hint="pass a StagedCallRecord") from error
@@ -175,15 +175,19 @@ def _pack_extras(extras: dict[str, Any]) -> bytes:
     return codec.encode(canonical_json(extras))
 
 
-def _chained(record: StagedCallRecord, ids: array[Any]) -> Columns:
+def _chained(record: StagedCallRecord) -> Columns:
     return Columns(
-        record.rollout_id, record.model_call_id, record.parent_call_id, record.prev_len, record.chain_hash, ids
+        record.rollout_id,
+        record.model_call_id,
+        record.parent_call_id,
+        record.prev_len,
+        record.chain_hash,
+        record.packed.token_ids_delta,
     )
 
 
-def _pack_record(
-    record: StagedCallRecord, columns: Sequence[array[Any]], extras: bytes, container: Container | None
-) -> bytes:
+def _pack_record(record: StagedCallRecord, extras: bytes, container: Container | None) -> bytes:
+    columns = record.packed
     head: dict[str, Any] = {
         "call": {name: value for name, value in record if name not in (*COLUMNS, "extras")},
         "columns": "".join(column.typecode for column in columns),
@@ -197,7 +201,7 @@ def _pack_record(
             "sha256": container.digest,
         }
     text = canonical_json(head)
-    plain = b"".join([_HEAD_SIZE.pack(len(text)), text, *(_little_endian(column).tobytes() for column in columns)])
+    plain = b"".join([_HEAD_SIZE.pack(len(text)), text, *(_little_endian(column) for column in columns)])
     return codec.encode(plain)
 
 
@@ -240,35 +244,6 @@ def _read_columns(codes: Sequence[str], count: int, packed: bytes) -> list[array
             raise _unreadable()
         columns.append(_little_endian(column))
     return columns
-
-
-def _narrowest(codes: tuple[str, str], values: Sequence[Any]) -> array[Any]:
-    """Return values in the narrower of two types that holds them exactly."""
-    narrow, wide = codes
-    try:
-        return array(narrow, values if narrow != "f" else _singles(values))
-    except OverflowError:
-        return array(wide, values)
-
-
-def _singles(values: Sequence[float]) -> bytes:
-    """Return numbers in single precision; raise ``OverflowError`` where it does not hold each exactly.
-
-    numpy, which every worker with an engine has, takes half the time; a row is packed under the interpreter lock.
-    """
-    try:
-        import numpy as np
-    except ModuleNotFoundError:
-        packed = struct.pack(f"{len(values)}f", *values)
-        exact = struct.unpack(f"{len(values)}f", packed) == tuple(values)
-    else:
-        doubles = np.frombuffer(struct.pack(f"{len(values)}d", *values))
-        with np.errstate(over="ignore"):
-            singles = doubles.astype(np.float32)
-        packed, exact = singles.tobytes(), bool((singles == doubles).all())
-    if not exact:
-        raise OverflowError
-    return packed
 
 
 def _little_endian(column: array[Any]) -> array[Any]:

@@ -4,20 +4,22 @@
 
 Owns what is hashed and how a value becomes bytes; which digests must agree with what is the business of
 ``wire_staging`` and ``linearize``. Every digest is SHA-256 over a domain and length-delimited fields, all
-numbers big-endian. Token ids are unsigned 64-bit, columns of floats are IEEE-754 binary32.
+numbers big-endian. Token ids are unsigned 64-bit, columns of floats are IEEE-754 binary32; a column may be given as
+the array it is packed in.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import struct
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from gym_objstore.digests import encode_token_ids, sha256_hex
+from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Invalid
+from gym_objstore.staged_columns import encode_floats, encode_ids, pack_floats, pack_ids
 
 STAGING_SCHEMA_VERSION: Final = 2
 STAGING_DIGEST_VERSION: Final = 2
@@ -38,13 +40,13 @@ _PRESENT = b"\x01"
 
 def hash_token_ids(token_ids: Sequence[int]) -> str:
     """Return the cumulative hash of one whole token sequence."""
-    return sha256_hex(_TOKENS_DOMAIN + _ids(token_ids, "token_ids"))
+    return sha256_hex(_TOKENS_DOMAIN + _ids(token_ids))
 
 
 def compute_chain_hash(parent_chain_hash: str | None, token_ids_delta: Sequence[int]) -> str:
     """Return the hash of a call's delta chained onto its parent's; ``None`` is the parent of a root."""
     parent = _ABSENT if parent_chain_hash is None else _present_digest(parent_chain_hash, "parent_chain_hash")
-    return sha256_hex(_CHAIN_DOMAIN + parent + _ids(token_ids_delta, "token_ids_delta"))
+    return sha256_hex(_CHAIN_DOMAIN + parent + _ids(token_ids_delta))
 
 
 def compute_extras_digest(extras: Mapping[str, Any] | None) -> str:
@@ -68,10 +70,7 @@ def compute_staging_digest(call: Mapping[str, Any]) -> str:
 
     Raises ``Invalid`` for a value its field cannot encode. Whether the fields fit each other is not checked.
     """
-    digest = hashlib.sha256(_CALL_DOMAIN)
-    for name, encode in _CALL_LAYOUT:
-        digest.update(encode(call[name], name))
-    return digest.hexdigest()
+    return sha256_hex(b"".join([_CALL_DOMAIN, *(encode(call[name], name) for name, encode in _CALL_LAYOUT)]))
 
 
 def _byte(value: int, what: str) -> bytes:
@@ -113,27 +112,18 @@ def _present_digest(value: object, what: str) -> bytes:
     return _PRESENT + _digest(value, what)
 
 
-def _ids(values: Sequence[int], _what: str) -> bytes:
-    # An entry's layout without the version byte in front.
-    return encode_token_ids(values)[1:]
+def _ids(values: Sequence[int]) -> bytes:
+    column = values if isinstance(values, array) else pack_ids(values)
+    return struct.pack(">Q", len(column)) + encode_ids(column)
 
 
-def _float32s(values: Sequence[float], what: str) -> bytes:
-    # A sum is finite only if every term is; sums that overflow have terms that binary32 cannot hold anyway.
-    if not set(map(type, values)) <= {float} or not math.isfinite(sum(values)):
-        raise Invalid(f"{what} must hold finite floats only", kind="bad_number")
-    try:
-        return struct.pack(f">Q{len(values)}f", len(values), *values)
-    except OverflowError as error:
-        raise Invalid(f"{what} must hold floats within the range of 32 bits", kind="bad_number") from error
-
-
-def _framed_ids(values: Sequence[int], what: str) -> bytes:
-    return _framed(_ids(values, what))
+def _framed_ids(values: Sequence[int], _what: str) -> bytes:
+    return _framed(_ids(values))
 
 
 def _framed_float32s(values: Sequence[float], what: str) -> bytes:
-    return _framed(_float32s(values, what))
+    column = values if isinstance(values, array) else pack_floats(values, what)
+    return _framed(struct.pack(">Q", len(column)) + encode_floats(column, what))
 
 
 _CALL_LAYOUT: tuple[tuple[str, Callable[[Any, str], bytes]], ...] = (

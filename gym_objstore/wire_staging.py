@@ -11,12 +11,27 @@ from __future__ import annotations
 
 from itertools import compress
 from operator import not_
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from gym_objstore.errors import Invalid
+from gym_objstore.staged_columns import PackedColumns, pack_columns
 from gym_objstore.staging_digests import EMPTY_EXTRAS_DIGEST, compute_extras_digest, compute_staging_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CaptureMode = Literal["token_in", "text"]
 CaptureDisposition = Literal["staged", "capture_failed"]
@@ -130,6 +145,14 @@ class CaptureAdmission(_Entered):
             )
 
 
+def _unless_packed(value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """Look at each number of a column, unless the columns were packed: an array holds nothing else."""
+    return tuple(value) if isinstance(info.context, PackedColumns) else validate(value)
+
+
+_Column = WrapValidator(_unless_packed)
+
+
 class StagedCallBaseSnapshot(StagedCall):
     """One call's token columns, all of ``delta_len``, without the extras.
 
@@ -138,27 +161,52 @@ class StagedCallBaseSnapshot(StagedCall):
     loads them to verify.
     """
 
+    # Neither a field nor a private attribute: a slot is not compared, dumped, pickled, nor copied beside new fields.
+    __slots__ = ("_packed",)
+
     rollout_id: Identifier
-    token_ids_delta: tuple[StrictInt, ...]
-    token_mask_delta: tuple[StrictFloat, ...]
-    generation_log_probs_delta: tuple[StrictFloat, ...]
+    token_ids_delta: Annotated[tuple[StrictInt, ...], _Column]
+    token_mask_delta: Annotated[tuple[StrictFloat, ...], _Column]
+    generation_log_probs_delta: Annotated[tuple[StrictFloat, ...], _Column]
     extras_digest: DigestHex = EMPTY_EXTRAS_DIGEST
+
+    @classmethod
+    def unpack(cls, fields: Mapping[str, Any], packed: PackedColumns) -> Self:
+        """Return the record of packed columns and all its other fields; raise ``ValidationError`` if it is none."""
+        return cls.model_validate({**fields, **packed.unpacked()}, context=packed)
+
+    @property
+    def packed(self) -> PackedColumns:
+        """The three columns as machine numbers, which are kept from the record's validation."""
+        kept: PackedColumns | None = getattr(self, "_packed", None)
+        return self._pack() if kept is None else kept
 
     def recompute_digest(self) -> str:
         """Return the digest of the fields as they are; raise ``Invalid`` if they are no staged call."""
-        columns = (self.token_ids_delta, self.token_mask_delta, self.generation_log_probs_delta)
-        if any(len(column) != self.delta_len for column in columns):
+        return self._digest(self._pack())
+
+    def _pack(self) -> PackedColumns:
+        return pack_columns(self.token_ids_delta, self.token_mask_delta, self.generation_log_probs_delta)
+
+    def _digest(self, packed: PackedColumns) -> str:
+        if any(len(column) != self.delta_len for column in packed):
             raise Invalid("token ids, masks and log probabilities must each hold delta_len values")
+        if packed.carried is None:
+            self._require_masked()
+        return compute_staging_digest({**vars(self), **packed._asdict()})
+
+    def _require_masked(self) -> None:
         if not set(self.token_mask_delta) <= {0.0, 1.0}:
             raise Invalid("token_mask_delta must hold 0.0 and 1.0 only")
         if any(compress(self.generation_log_probs_delta, map(not_, self.token_mask_delta))):
             raise Invalid("prompt tokens must have log probability 0.0")
-        return compute_staging_digest(dict(self))
 
     @model_validator(mode="after")
-    def _sealed(self) -> Self:
-        if self.digest != self.recompute_digest():
+    def _sealed(self, info: ValidationInfo) -> Self:
+        packed = info.context if isinstance(info.context, PackedColumns) else self._pack()
+        if self.digest != self._digest(packed):
             raise Invalid("digest does not cover the staged fields")
+        object.__setattr__(self, "_packed", packed)
         return self
 
 
@@ -171,7 +219,9 @@ class StagedCallRecord(StagedCallBaseSnapshot):
     def seal(cls, **fields: Any) -> Self:
         """Return the record of these fields, both digests computed."""
         draft = cls.model_construct(**fields, extras_digest=compute_extras_digest(fields.get("extras")))
-        return cls.model_validate({**dict(draft), "digest": compute_staging_digest(dict(draft))})
+        packed = pack_columns(*(fields[name] for name in PackedColumns._fields))
+        digest = compute_staging_digest({**vars(draft), **packed._asdict()})
+        return cls.model_validate({**vars(draft), "digest": digest}, context=packed)
 
     @model_validator(mode="after")
     def _extras_sealed(self) -> Self:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 import sys
 
@@ -13,6 +14,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nemo_gym.token_id_capture import staging as gym
 
 from gym_objstore import codec
 from gym_objstore.digests import canonical_json
@@ -21,6 +23,7 @@ from gym_objstore.keys import StagingKey, parse_staging_key, staged_key
 from gym_objstore.names import StagedName
 from gym_objstore.staged_chains import join_prefix
 from gym_objstore.staged_rows import (
+    COLUMNS,
     pack,
     unpack_attachments,
     unpack_columns,
@@ -28,9 +31,9 @@ from gym_objstore.staged_rows import (
     unpack_snapshot,
     unpack_tail,
 )
-from gym_objstore.staging_digests import EMPTY_EXTRAS_DIGEST
+from gym_objstore.staging_digests import EMPTY_EXTRAS_DIGEST, compute_staging_digest
 from gym_objstore.testing.staged_rollouts import staged_call
-from gym_objstore.wire_staging import StagedCallBaseSnapshot, StagedCallRecord
+from gym_objstore.wire_staging import StagedCallBaseSnapshot
 
 EXTRAS = {"routed_experts": [[1, 2], [3, 4]], "scale": -0.0, "wide": -(2**63), "note": "ü", "none": None, "yes": True}
 
@@ -324,16 +327,95 @@ class TestChains:
 
 
 def test_records_of_nemo_gym_are_taken_by_their_fields():
+    record = staged_call("c1", extras=EXTRAS, logprobs=[-0.1, -0.25])
+    assert pack(gym.StagedCallRecord(**record.model_dump())) == pack(record)
+
+
+def test_any_record_that_can_be_dumped_is_taken():
     class Theirs:
         def model_dump(self):
             return staged_call("c1", extras=EXTRAS).model_dump()
 
     assert pack(Theirs()) == pack(staged_call("c1", extras=EXTRAS))
-    assert isinstance(staged_call("c1"), StagedCallRecord)
 
 
-def test_a_row_is_the_same_without_numpy(monkeypatch):
-    records = [staged_call("c1"), staged_call("c2", logprobs=[-0.1, -0.25])]
-    with_numpy = [pack(one).body for one in records]
+@pytest.mark.parametrize("change", [{"finish_reason": "stop"}, {"token_ids_delta": [11, 12, 21, 23]}])
+def test_a_record_of_nemo_gym_that_is_newer_or_was_changed_is_refused(change):
+    record = gym.StagedCallRecord.model_construct(**{**staged_call("c1").model_dump(), **change})
+    vars(record).update(change)
+    with pytest.raises(Invalid, match="not a sealed staged call"):
+        pack(record)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"logprobs": [-0.1, -0.25]},
+        {"logprobs": [-0.0, 0.0]},
+        {"prompt": [2**32]},
+        {"prompt": []},
+        {"generated": []},
+    ],
+)
+def test_a_row_is_the_same_without_numpy(fields, monkeypatch):
+    with_numpy = pack(staged_call("c1", **fields))
     monkeypatch.setitem(sys.modules, "numpy", None)
-    assert [pack(one).body for one in records] == with_numpy
+    assert pack(staged_call("c1", **fields)) == with_numpy
+    assert unpack_snapshot(with_numpy.key, with_numpy.body[0]) == base_of(staged_call("c1", **fields))
+
+
+def test_a_copy_with_other_columns_is_stored_with_these():
+    record = staged_call("c1")
+    changed = record.model_copy(update={"token_ids_delta": (11, 12, 21, 2**40)})
+    assert pack(changed).columns.token_ids.tolist() == [11, 12, 21, 2**40]
+    assert pack(record).columns.token_ids.tolist() == [11, 12, 21, 22]
+
+
+def sealed_head(columns: str, **fields) -> dict:
+    call = staged_call("c1", **fields).model_dump(exclude={"extras", *COLUMNS})
+    return {"call": call, "columns": columns}
+
+
+def test_a_column_that_is_wider_than_it_must_be_is_read():
+    key, body = forged(sealed_head("Qdd"), struct.pack("<4Q8d", 11, 12, 21, 22, 0, 0, 1, 1, 0, 0, -0.5, -0.5))
+    assert unpack_snapshot(key, body) == base_of(staged_call("c1"))
+
+
+def test_doubles_that_round_to_the_same_digest_are_read_as_they_were_stored():
+    near = math.nextafter(-0.5, -1.0)
+    key, body = forged(sealed_head("Ifd"), struct.pack("<4I4f4d", 11, 12, 21, 22, 0, 0, 1, 1, 0, 0, near, -0.5))
+    assert unpack_snapshot(key, body).generation_log_probs_delta == (0.0, 0.0, near, -0.5)
+
+
+ONES = (0.0, 0.0, 1.0, 1.0)
+PROBS = (0.0, 0.0, -0.5, -0.5)
+
+
+@pytest.mark.parametrize("codes", ["Iff", "Idd"])
+@pytest.mark.parametrize(
+    ("mask", "log_probs"),
+    [
+        (ONES, (0.0, 0.0, math.nan, -0.5)),
+        (ONES, (0.0, 0.0, -math.inf, -0.5)),
+        (ONES, (0.0, math.nan, -0.5, -0.5)),
+        (ONES, (0.0, -0.5, -0.5, -0.5)),
+        ((0.0, 0.0, 1.0, math.nan), PROBS),
+        ((0.0, 0.0, 1.0, 0.5), PROBS),
+        ((0.0, 0.0, 1.0, -1.0), PROBS),
+        ((0.7470588, 0.0, 1.0, 1.0), PROBS),
+        ((0.7470588,) * 4, PROBS),
+        ((1.0, 0.0, 0.0, 1.0), PROBS),
+    ],
+)
+def test_columns_that_no_row_can_have_are_corrupt_whatever_their_digest(codes, mask, log_probs, monkeypatch):
+    numbers = struct.pack(f"<4I4{codes[1]}4{codes[2]}", 11, 12, 21, 22, *mask, *log_probs)
+    key, body = forged(sealed_head(codes), numbers)
+    monkeypatch.setattr("gym_objstore.wire_staging.compute_staging_digest", _digest_of_nothing_else)
+    with pytest.raises(Corrupt, match="not a sealed staged call"):
+        unpack_snapshot(key, body)
+
+
+def _digest_of_nothing_else(call):
+    compute_staging_digest(call)
+    return call["digest"]

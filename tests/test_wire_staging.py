@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from typing import Any
 
 import pytest
@@ -212,6 +214,66 @@ class TestStagedRows:
         read = StagedCallRecord.model_validate_json(record.model_dump_json())
         assert [math.copysign(1, value) for value in read.generation_log_probs_delta] == [1, 1, -1, -1]
         assert math.copysign(1, read.token_mask_delta[0]) == -1
+
+    def test_a_record_is_the_same_packed_or_not(self) -> None:
+        record = staged_call("call-1", extras={"a": 1}, logprobs=[-0.1, -0.25])
+        unpacked = StagedCallRecord.model_construct(**dict(record))
+        assert record == unpacked
+        assert repr(record) == repr(unpacked)
+        assert record.model_dump() == unpacked.model_dump()
+        assert record.packed == unpacked.packed
+
+    def test_a_copy_has_the_columns_of_its_own_fields(self) -> None:
+        record = staged_call("call-1")
+        changed = record.model_copy(update={"token_ids_delta": (11, 12, 21, 23)})
+        assert changed.packed.token_ids_delta.tolist() == [11, 12, 21, 23]
+        assert changed.recompute_digest() != record.digest
+        assert record.packed.token_ids_delta.tolist() == [11, 12, 21, 22]
+
+    def test_a_digest_is_recomputed_from_the_fields_and_not_from_what_was_kept(self) -> None:
+        record = staged_call("call-1")
+        vars(record)["token_ids_delta"] = (11, 12, 21, 23)
+        assert record.recompute_digest() != record.digest
+
+    @pytest.mark.parametrize(
+        "moved", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "deep", "pickle"]
+    )
+    def test_a_record_that_was_moved_is_the_same(self, moved: Any) -> None:
+        record = staged_call("call-1", logprobs=[-0.1, -0.25])
+        assert moved(record) == record
+        assert moved(record).packed == record.packed
+        assert moved(record).recompute_digest() == record.digest
+
+    def test_a_pickle_does_not_carry_the_columns_twice(self) -> None:
+        record = staged_call("call-1", prompt=range(1000))
+        plain = StagedCallRecord.model_construct(**dict(record))
+        assert len(pickle.dumps(record)) == len(pickle.dumps(plain))
+
+    def test_an_instance_that_no_validation_has_seen_is_looked_into(self) -> None:
+        record = staged_call("call-1")
+        ints = StagedCallRecord.model_construct(**{**dict(record), "token_mask_delta": (0, 0, 1, 1)})
+        with pytest.raises(ValidationError, match="must hold finite floats only"):
+            StagedCallRecord.model_validate(ints)
+
+    def test_sealing_takes_lists_and_keeps_tuples(self) -> None:
+        fields = {name: value for name, value in row().items() if name not in {"digest", "extras_digest"}}
+        assert StagedCallRecord.seal(**fields) == staged_call("call-1", extras={"a": 1})
+        assert type(StagedCallRecord.seal(**fields).token_ids_delta) is tuple
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"token_ids_delta": [11, 12, 21, True]},
+            {"token_mask_delta": [0, 0, 1, 1]},
+            {"generation_log_probs_delta": [0.0, 0.0, -0.5, "-0.5"]},
+            {"generation_log_probs_delta": [0.0, 0.0, -0.5, math.nan]},
+            {"weight_version": True},
+            {"mode": "tokens"},
+        ],
+    )
+    def test_nothing_else_than_a_valid_row_is_sealed(self, fields: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match=r"must hold|must be|should be"):
+            resealed(**fields)
 
     def test_contents_stay_out_of_messages(self) -> None:
         with pytest.raises(ValidationError) as refused:

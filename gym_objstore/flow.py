@@ -97,8 +97,11 @@ INLINE_BYTES = 16_384
 _io_threads = Threads("io", 32)
 
 
-def run(flow: Flow[T], store: Store) -> T:
-    """Play a flow with blocking calls; callable from many threads at once."""
+def run(flow: Flow[T], store: Store, *, seen: Callable[[Operation, Any], None] | None = None) -> T:
+    """Play a flow with blocking calls; callable from many threads at once.
+
+    ``seen`` is told each operation when it has ended, with its answer or, if it failed, None.
+    """
     answer, error = None, None
     while True:
         try:
@@ -110,6 +113,8 @@ def run(flow: Flow[T], store: Store) -> T:
             answer = perform(operation, store)
         except Exception as caught:  # noqa: BLE001 - the flow decides what to do with it
             error = caught
+        if seen is not None:
+            seen(operation, answer)
 
 
 async def arun(flow: Flow[T], store: Store, *, limit: int = CONCURRENCY) -> T:

@@ -9,7 +9,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from gym_objstore import CaptureStore
+from gym_objstore import CaptureStore, ledger
 from gym_objstore.captures import Line, capture_put
 from gym_objstore.cli.app import EXIT_CODES, app
 from gym_objstore.errors import ObjstoreError
@@ -19,6 +19,7 @@ from gym_objstore.spill import Spill
 from gym_objstore.store.opening import open_store
 from gym_objstore.tokens import begin_call, mark, put_entry
 from tests.entries import make_chain, make_entry
+from tests.finished import finish
 from tests.whole_run import RUN, contents, make_run
 
 
@@ -113,9 +114,8 @@ def test_check_reads_what_no_snapshot_covers(tmp_path):
 
 
 def others(store) -> list[str]:
-    """The objects of a whole run that are neither of a snapshot, nor fences, nor the run's own."""
-    kinds = ("/!run/", "/fences/", "/entries/", "/intents/")
-    return [key for key in contents(store) if not any(kind in key for kind in kinds)]
+    """The objects of a whole run that are neither entries nor tombstones."""
+    return [key for key in contents(store) if "/entries/" not in key and not key.endswith("/tombstone")]
 
 
 def damage_object(store, key: str, body: bytes) -> None:
@@ -197,6 +197,50 @@ def test_an_error_is_one_line_and_an_exit_code(url):
     missing = call("check", "--url", url)
     assert missing.exit_code == 2
     assert "a run id is missing" in missing.stderr
+
+
+@pytest.mark.parametrize("command", ["ls", "check", "du"])
+def test_a_mistyped_run_is_not_an_empty_or_a_sound_one(url, store, command):
+    result = call(command, "--url", url, "--run-id", "run-l")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert (
+        "no such run in this store, run_id=run-l; check the url and the run id; list the runs: gym-objstore runs"
+        in (result.stderr)
+    )
+
+
+def test_show_tells_what_the_ledger_says_of_a_rollout_without_entries(url, store):
+    finish(store, "r1", calls=2)
+    found = document("show", "r1", "--url", url, "--run-id", RUN)
+    assert (found["state"], found["ledger"]["state"], found["ledger"]["failures"]) == ("empty", "complete", [])
+    assert [(one["model_call_id"], one["parent_call_id"], one["new_tokens"]) for one in found["ledger"]["calls"]] == [
+        ("c0", "", 4),
+        ("c1", "c0", 4),
+    ]
+    assert "r1: ledger complete" in call("show", "r1", "--url", url, "--run-id", RUN).stdout
+    run(ledger.record_failure(RUN, "r1", "c9", reason="worker_capture_failed"), store)
+    assert "worker_capture_failed" in call("show", "r1", "--url", url, "--run-id", RUN).stdout
+    assert document("show", "r1", "--url", url, "--run-id", RUN)["ledger"]["state"] == "incomplete"
+    call("retire", "r1", "--yes", "--url", url, "--run-id", RUN)
+    assert "r1: ledger retired" in call("show", "r1", "--url", url, "--run-id", RUN).stdout
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(url, store):
+    result = call("export", "--to", "/dev/null/x", "--url", url, "--run-id", "run-1")
+    assert result.exit_code == 2
+    assert "the folder cannot be written, to=/dev/null/x, error=" in result.stderr
+
+
+@pytest.mark.parametrize(("command", "said"), [("export", "repeat the command to finish"), ("check", "")])
+def test_who_interrupts_a_command_is_told_whether_to_repeat_it(url, store, monkeypatch, command, said):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"gym_objstore.cli.{'moving' if command == 'export' else 'look'}.open_store", interrupt)
+    arguments = ["--to", "/dev/null/x"] if command == "export" else []
+    result = call(command, *arguments, "--url", url, "--run-id", "run-1")
+    assert result.exit_code == 130
+    assert said in result.stderr
 
 
 def test_every_error_has_an_exit_code_of_its_own():

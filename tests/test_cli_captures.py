@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -182,6 +183,7 @@ def test_stats_add_a_run_up(url, store, talk):
     shown = call(url, "stats").stdout
     assert "run-1: 2 rollouts, 1 incomplete, 4 calls, 1 unreadable captures" in shown
     assert "errors: rate_limit 1" in shown
+    assert not re.search(r"\d{3}\.\d", shown)
 
 
 def test_tail_prints_each_call_on_one_line(url, store, talk):

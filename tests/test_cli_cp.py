@@ -61,6 +61,13 @@ def test_a_run_is_not_copied_onto_itself(url):
     assert (refused.exit_code, "onto itself" in refused.stderr) == (2, True)
 
 
+def test_nor_where_both_have_the_server_of_a_variable(seaweedfs_server, prefix, monkeypatch):
+    for name, value in seaweedfs_server.environment().items():
+        monkeypatch.setenv(name, value)
+    place = f"s3://{prefix}"
+    assert "onto itself" in cp(place, RUN, "--to", place).stderr
+
+
 def test_an_unknown_run_is_said(url, goal):
     missing = cp(url, "run-9", "--to", goal)
     assert (missing.exit_code, "no such run" in missing.stderr) == (3, True)

@@ -67,6 +67,12 @@ def test_a_refused_operation_fails_the_verdict_and_no_secret_is_shown(seaweedfs_
         assert "write staged/" in ended.stdout
 
 
+def test_a_url_of_the_variable_is_said_to_be_that(tmp_path, monkeypatch):
+    monkeypatch.setenv("GYM_OBJSTORE_URL", f"file://{tmp_path}/store")
+    (url,) = (one for one in json.loads(call("--json").stdout)["settings"] if one["name"] == "url")
+    assert url["source"] == "environment variable GYM_OBJSTORE_URL"
+
+
 def test_an_unknown_identity_is_a_wrong_command_line(tmp_path):
     ended = call("--url", f"file://{tmp_path}", "--identity", "root")
     assert ended.exit_code == 2

@@ -9,7 +9,19 @@ import shutil
 import subprocess
 import sys
 
-HEAVY = ("asyncio", "boto3", "fsspec", "numpy", "obstore", "pyarrow", "pydantic", "rich")
+from gym_objstore.cli.app import ENTRIES
+
+HEAVY = {"asyncio", "boto3", "fsspec", "numpy", "obstore", "pyarrow", "pydantic"}
+LOADED = """
+import sys
+from gym_objstore.cli import main
+
+sys.argv[1:] = {arguments}
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
 
 
 def started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -17,9 +29,33 @@ def started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     return subprocess.run(arguments, capture_output=True, text=True, check=True, env=found)
 
 
-def test_the_command_tree_loads_no_client_no_model_and_no_event_loop() -> None:
-    program = f"import sys, gym_objstore.cli.app; print(*sorted(set(sys.modules) & {set(HEAVY)!r}))"
-    assert started(sys.executable, "-c", program).stdout == "\n"
+def loaded_by(*arguments: str) -> set[str]:
+    """Return the modules that a command line has loaded when it ends."""
+    return set(started(sys.executable, "-c", LOADED.format(arguments=arguments)).stderr.split())
+
+
+def ours(loaded: set[str]) -> set[str]:
+    return {name for name in loaded if name.startswith("gym_objstore.")}
+
+
+def test_the_list_of_commands_loads_no_command_no_client_no_model_and_no_event_loop() -> None:
+    loaded = loaded_by("--help")
+    assert ours(loaded) == {"gym_objstore.cli", "gym_objstore.cli.app", "gym_objstore.errors"}
+    assert loaded & HEAVY == set()
+
+
+def test_a_command_loads_no_other() -> None:
+    assert {name for name in ours(loaded_by("ls", "--help")) if name.startswith("gym_objstore.cli.")} == {
+        "gym_objstore.cli.app",
+        "gym_objstore.cli.look",
+        "gym_objstore.cli.options",
+        "gym_objstore.cli.printing",
+    }
+
+
+def test_the_list_has_a_line_for_each_command() -> None:
+    said = started(sys.executable, "-m", "gym_objstore", "--help", COLUMNS="80").stdout
+    assert [one.name for one in ENTRIES if one.summary not in said] == []
 
 
 def test_the_package_is_the_command() -> None:

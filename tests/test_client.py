@@ -11,7 +11,8 @@ import pickle
 import pytest
 
 from gym_objstore import CaptureLedger, StagingSink, TrainerClient, build_receipt
-from gym_objstore.errors import Invalid, NotFound, Retired, Unavailable
+from gym_objstore.digests import canonical_json
+from gym_objstore.errors import Corrupt, Invalid, NotFound, Retired, Unavailable
 from gym_objstore.flow import arun, run
 from gym_objstore.keys import parse_staging_key, staged_key
 from gym_objstore.receipts_published import publish
@@ -39,6 +40,15 @@ async def client(place):
 @pytest.fixture
 def store(client):
     return client.connection.store
+
+
+class Down(WrappedStore):
+    up = False
+
+    async def get_async(self, key):
+        if not self.up:
+            raise Unavailable("down", key=key)
+        return await super().get_async(key)
 
 
 def damage(store, staging_key: str) -> None:
@@ -208,6 +218,34 @@ async def test_following_waits_for_the_first_writer_and_for_every_new_rollout(cl
         assert (await anext(stream)).rollout_id == "r0"
 
 
+async def test_a_wait_that_was_cancelled_does_not_end_a_stream(client, store):
+    finish(store, "r1")
+    async with client.follow(poll_seconds=0.001) as stream:
+        assert (await anext(stream)).rollout_id == "r1"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream), 0.02)
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.01)
+        with pytest.raises(RuntimeError, match="already running"):
+            await anext(stream)
+        finish(store, "r0")
+        assert (await waiting).rollout_id == "r0"
+
+
+async def test_a_stream_goes_on_after_an_error_and_leaves_nothing_out(client, store):
+    for number in range(3):
+        finish(store, f"r{number}")
+    client.connection.store = down = Down(store)
+    async with client.stream(prefetch=1) as stream:
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                await anext(stream)
+        down.up = True
+        assert [one.rollout_id async for one in stream] == ["r0", "r1", "r2"]
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+
 async def test_the_cursor_forgets_what_is_retired(client, store):
     for one in ("r1", "r2"):
         finish(store, one)
@@ -300,6 +338,20 @@ async def test_an_id_that_only_its_hash_stands_for_is_retired(client, store):
     assert codes(await client.read([long])) == {long: "retired"}
 
 
+@pytest.mark.parametrize("said", ["x" * 199 + "y", "another", "", None])
+async def test_a_marker_that_names_another_rollout_than_its_own_retires_none(client, store, said):
+    """Where the id is too long for its segment, the marker is read for it; one damaged byte would name another."""
+    long = "x" * 200
+    for rollout in (long, "another"):
+        finish(store, rollout)
+    await client.mark_consumed([long], "step-1")
+    (key,) = [meta.key for meta in store.scan(f"manifests/{RUN}/") if "/consumed/" in meta.key]
+    store.put(key, canonical_json({"format": 1, "rollout_id": said, "checkpoint_id": "step-1"}))
+    with pytest.raises(Corrupt):
+        await client.retire_consumed(["step-1"])
+    assert codes(await client.read([long, "another"])) == {long: "trainable", "another": "trainable"}
+
+
 class Breaking(WrappedStore):
     """A store that takes so many operations and then answers no more."""
 
@@ -351,11 +403,6 @@ async def test_a_bare_string_is_no_list(client):
 async def test_a_storage_that_does_not_answer_raises(client, store):
     finish(store)
     (found,) = await client.finished()
-
-    class Down(WrappedStore):
-        async def get_async(self, key):
-            raise Unavailable("down", key=key)
-
     client.connection.store = Down(store)
     with pytest.raises(Unavailable):
         await client.read([found])

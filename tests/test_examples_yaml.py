@@ -99,7 +99,7 @@ def test_commands_exist_and_take_these_options():
         program, *arguments = one.get("command", [None])
         assert program in {None, "gym-objstore", *theirs}
         if program == "gym-objstore":
-            options = {option for parameter in ours[arguments[0]].params for option in parameter.opts}
+            options = {option for parameter in ours[arguments[0]].itself().params for option in parameter.opts}
             assert {one for one in arguments if one.startswith("-")} <= options
 
 

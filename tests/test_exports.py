@@ -83,3 +83,12 @@ def test_importing_the_package_loads_no_client_and_no_model() -> None:
 def test_catching_an_error_loads_no_client_and_no_model() -> None:
     program = f"import sys; from gym_objstore import Retired; print(*sorted(set(sys.modules) & {set(HEAVY)!r}))"
     assert in_a_fresh_process(program) == ""
+
+
+def test_a_sink_loads_no_client_and_nothing_of_other_paths() -> None:
+    program = "import sys; from gym_objstore import TokenSink; print(*sys.modules)"
+    loaded = set(in_a_fresh_process(program).split())
+    assert loaded & {*HEAVY, "fastapi", "httpx", "opentelemetry", "prometheus_client", "pyarrow"} == {"pydantic"}
+    assert {"capture_store", "captures", "cli", "control_routes", "ledgers", "middleware", "staging"} & {
+        name.removeprefix("gym_objstore.") for name in loaded
+    } == set()

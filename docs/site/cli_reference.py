@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from typer.main import get_command
 
-from gym_objstore.cli.app import EXIT_CODES, EXIT_FINDINGS, app
+from gym_objstore.cli.app import EXIT_CODES, EXIT_FINDINGS, Command, app
 from gym_objstore.errors import Invalid
 
 PAGE = Path(__file__).parents[1] / "cli.md"
@@ -23,14 +23,19 @@ HEAD = """\
 <!-- Made from the commands' own help by docs/site/cli_reference.py. Change the help there, not this page. -->
 
 `pip install 'gym-objstore[cli]'` brings `gym-objstore`; `python -m gym_objstore` is the same. Results go to standard
-output, progress and errors to standard error. `--json` prints one document, whose fields are only ever added to.
-`gym-objstore --install-completion` completes commands and options in your shell.
+output, progress and errors to standard error. `--json` prints one document, whose fields are only ever added to:
+[json.md](json.md). `gym-objstore --install-completion` completes commands and options in your shell.
+
+Where `GYM_OBJSTORE_RUN_ID` is set, `ls`, `du` and `gc` are about that run: `env -u GYM_OBJSTORE_RUN_ID gym-objstore du`
+counts all. Messages name settings as Python and YAML do: `endpoint=` is `--endpoint` here. A store that does not answer
+is asked for a minute; `GYM_OBJSTORE_RETRY_SECONDS=5` makes that shorter.
 """
 
 
 def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every command under the words that call it, in the order of the help."""
-    for name, command in group.commands.items():
+    for name, listed in group.commands.items():
+        command = listed.itself() if isinstance(listed, Command) else listed
         if hasattr(command, "commands"):
             yield from commands(command, f"{name} ")
         else:
@@ -50,6 +55,7 @@ def _exit_codes() -> str:
     for error, code in EXIT_CODES.items():
         also = ", or a wrong command line" if error is Invalid else ""
         rows.append((str(code), f"[`{error.__name__}`](errors.md#{error.__name__.lower()}){also}"))
+    rows.append(("130", "interrupted by Ctrl-C"))
     return _table("## Exit codes", ("code", "meaning"), rows)
 
 

@@ -96,12 +96,19 @@ def _say_stats(found: dict[str, Any]) -> None:
         "error_rate": "errors",
     }
     groups = [*found["groups"], {"model": "all", "dialect": "", **found}]
-    rows = [["?" if one[name] is None else one[name] for name in columns] for one in groups]
+    rows = [[_figure(one[name], whole=name.endswith("_ms")) for name in columns] for one in groups]
     print_table("calls", list(columns.values()), rows)
     if found["error_categories"]:
         say("errors: " + ", ".join(f"{name} {count}" for name, count in found["error_categories"].items()))
     if hashed := found["unnamed_rollouts"]:
         say(_UNNAMED.format(len(hashed)))
+
+
+def _figure(value: Any, *, whole: bool) -> Any:
+    """Return a figure as it is shown: a latency is known within 1 %, so more digits would say nothing."""
+    if value is None:
+        return "?"
+    return f"{value:.0f}" if whole and value >= 100 else value  # noqa: PLR2004 - three digits
 
 
 @on_a_store

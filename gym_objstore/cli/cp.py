@@ -11,7 +11,6 @@ import typer
 from gym_objstore.cli.options import Json, on_a_store, require_known_run
 from gym_objstore.cli.printing import print_json, print_table, say, watched
 from gym_objstore.errors import Invalid
-from gym_objstore.flow import run
 from gym_objstore.store.opening import open_store
 from gym_objstore.store.options import StoreOptions
 
@@ -22,7 +21,12 @@ To = Annotated[str, typer.Option("--to", help="The url to copy to.", show_defaul
 ToRun = Annotated[
     str | None, typer.Option("--to-run-id", help="The copy's run id; the same without it.", rich_help_panel=_TO)
 ]
-ToEndpoint = Annotated[str | None, typer.Option("--to-endpoint", help="Its S3-compatible server.", rich_help_panel=_TO)]
+ToEndpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--to-endpoint", help="Its S3-compatible server; without it that of the variables.", rich_help_panel=_TO
+    ),
+]
 ToRegion = Annotated[str | None, typer.Option("--to-region", help="Its bucket's region.", rich_help_panel=_TO)]
 ToProfile = Annotated[str | None, typer.Option("--to-profile", help="Its AWS profile.", rich_help_panel=_TO)]
 
@@ -48,12 +52,13 @@ def cp(
 
     goal = to_run_id or run_id
     source = open_store(place)
-    target = open_store(StoreOptions.of(url=to, endpoint=to_endpoint, region=to_region, profile=to_profile))
-    if (source.url, run_id) == (target.url, goal) and to_endpoint == place.endpoint:
+    there = StoreOptions.of(url=to, endpoint=to_endpoint, region=to_region, profile=to_profile)
+    target = open_store(there)
+    if (source.url, run_id, place.endpoint) == (target.url, goal, there.endpoint):
         raise Invalid("a run cannot be copied onto itself", kind="bad_option", hint="pass another --to or --to-run-id")
     require_known_run(run_id, source)
     both = JoinedStore({"source": source, "target": target})
-    copied = run(watched(copy_run(run_id, goal), f"copying {run_id}"), both)
+    copied = watched(copy_run(run_id, goal), both, f"copying {run_id}")
     if json:
         failures = [one._asdict() for one in copied.failures]
         print_json({"run_id": run_id, "to": target.url, "to_run_id": goal, **copied._asdict(), "failures": failures})

@@ -41,15 +41,17 @@ def demo(
     json: Json = False,  # noqa: FBT002
 ) -> None:
     """Capture rollouts in several processes, damage one, train, retire. Exits with 1 if a promise was broken."""
-    began = time.monotonic()
+    began, run_id = time.monotonic(), f"demo-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
         place = _place(stack, url, server)
-        ending = _watch(place, f"demo-{uuid.uuid4().hex[:8]}", quiet=json)
+        ending = _watch(place, run_id, quiet=json)
         seconds = round(time.monotonic() - began, 1)
     if json:
         print_json({**ending._asdict(), "seconds": seconds})
     else:
         _show(ending, seconds)
+        if url:
+            say(f"the run stays, with its damage; remove it: gym-objstore runs delete {run_id} --url {url}")
     raise typer.Exit(int(bool(ending.broken)))
 
 
@@ -68,7 +70,8 @@ def _watch(url: str, run_id: str, *, quiet: bool) -> Ending:
 
 def _place(stack: ExitStack, url: str | None, server: LocalServer | None) -> str:
     if url and server:
-        raise Invalid("--url and --server exclude each other", kind="bad_option")
+        hint = f"unset {URL_VARIABLE} if the url is that variable's"
+        raise Invalid("--url and --server exclude each other", kind="bad_option", hint=hint)
     if url:
         return url
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gym-objstore-demo-")))

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gym_objstore.cli.options import Json, Run, on_a_store, read_table
+from gym_objstore.cli.options import Json, Run, on_a_store, read_table, require_known_run
 from gym_objstore.cli.printing import print_json, print_table, say, watched
-from gym_objstore.flow import run
 from gym_objstore.store.opening import open_store
 from gym_objstore.store.options import StoreOptions
 
@@ -48,13 +47,16 @@ def du(
 
     table = Prices.of(read_table(prices) if prices else {})
     store = open_store(place)
-    used = run(watched(usage(run_id, now=time.time()), "counting"), store)
+    used = watched(usage(run_id, now=time.time()), store, "counting")
+    if run_id and not used:
+        require_known_run(run_id, store)
     total = _costs(used, table)
     if json:
         print_json({"url": store.url, "prices": table._asdict(), "used": [_row(one, table) for one in used], **total})
         return
+    where = f"run {run_id} in {store.url}" if run_id else store.url
     rows = [(*one[:5], _human(one.bytes), f"{table.monthly(one.bytes):.4f}") for one in used]
-    print_table(f"usage of {store.url}", ["run", "family", "state", "age", "objects", "bytes", "$/month"], rows)
+    print_table(f"usage of {where}", ["run", "family", "state", "age", "objects", "bytes", "$/month"], rows)
     say(
         f"{total['objects']} objects, {_human(total['bytes'])}: ${total['usd_per_month']:.2f} a month; "
         f"writing them cost ${total['usd_written']:.2f}, reading each once costs ${total['usd_read']:.2f}"

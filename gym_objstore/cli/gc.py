@@ -108,7 +108,7 @@ def _find(store: Store, runs: Sequence[str], policy: Policy, files: Sequence[Pat
 
         for one in runs:
             flow = find_garbage(one, policy, found, now=time.time(), kept=_after_listing(files))
-            looked = run(watched(flow, f"looking at {one}"), store)
+            looked = watched(flow, store, f"looking at {one}")
             rows, young = rows + looked.staged_rows, young + looked.young_rows
     kinds = {reason: {"objects": counts[reason], "bytes": sizes[reason]} for reason in sorted(counts)}
     return {"report": str(report), "runs": len(runs), "staged_rows": rows, "young_rows": young, "found": kinds}
@@ -120,7 +120,7 @@ def _remove(store: Store, report: Report, files: Sequence[Path]) -> int:
     removed = 0
     for one in report.runs:
         flow = remove_garbage(one, report.policy, report.reported, now=time.time(), kept=_after_listing(files))
-        removed += run(watched(flow, f"removing of {one}"), store)
+        removed += watched(flow, store, f"removing of {one}")
     return removed
 
 

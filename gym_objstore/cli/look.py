@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gym_objstore.cli.options import Json, Run, on_a_store, require_run
+from gym_objstore.cli.options import Json, Run, on_a_store, require_known_run, require_run
 from gym_objstore.cli.printing import print_json, print_table, say, tracked
 from gym_objstore.errors import NotFound
 from gym_objstore.flow import run
@@ -44,6 +44,8 @@ def ls(
             print_table(f"runs in {store.url}", ["run", "families"], [(name, " ".join(f)) for name, f in found.items()])
         return
     rows = _rollouts(store, run_id)
+    if not rows:
+        require_known_run(run_id, store)
     if json:
         print_json(rows)
         return
@@ -97,6 +99,8 @@ def check(
     for checked in _other_objects(store, run_id, rollout_id):
         objects += checked.objects
         findings += checked.findings
+    if not reports and not objects:
+        require_known_run(run_id, store)
     damaged = any(finding.severity == "error" for finding in findings)
     if json:
         listed = [finding._asdict() for finding in findings]
@@ -147,7 +151,7 @@ def _page(reading: Reading, store: Store) -> Checked | None:
 
 def no_rollout(run_id: str, rollout_id: str) -> NotFound:
     """Return the error for a rollout that is not there."""
-    hint = "list them: gym-objstore ls --run-id ..."
+    hint = "list the run's rollouts: gym-objstore ls --run-id RUN"
     return NotFound(f"no such rollout, run_id={run_id}, rollout_id={rollout_id}", kind="no_rollout", hint=hint)
 
 

@@ -16,7 +16,7 @@ import typer
 from gym_objstore.cli.look import no_rollout
 from gym_objstore.cli.options import Json, Run, on_a_store, require_known_run, require_run
 from gym_objstore.cli.printing import print_json, say, tracked
-from gym_objstore.errors import Invalid
+from gym_objstore.errors import Invalid, ObjstoreError
 from gym_objstore.flow import run
 from gym_objstore.store.opening import open_store
 from gym_objstore.store.options import StoreOptions
@@ -129,11 +129,17 @@ def export(
         raise Invalid(f"not a folder, to={to}", kind="bad_option", hint="name a folder that is empty or absent")
     store = open_store(place)
     require_known_run(run_id, store)
-    to.mkdir(parents=True, exist_ok=True)
-    if format_ is Format.PARQUET:
-        summary = _to_parquet(store, run_id, rollout, to=to, payloads=payloads)
-    else:
-        summary = _to_files(store, run_id, rollout, to=to)
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        if format_ is Format.PARQUET:
+            summary = _to_parquet(store, run_id, rollout, to=to, payloads=payloads)
+        else:
+            summary = _to_files(store, run_id, rollout, to=to)
+    except OSError as error:
+        if isinstance(error, ObjstoreError):  # some are both
+            raise
+        hint = "repeat the command once it can"
+        raise Invalid(f"the folder cannot be written, to={to}, error={error}", kind="bad_option", hint=hint) from error
     if json:
         print_json(summary)
     else:

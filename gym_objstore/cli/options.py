@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import tomllib
 from collections.abc import Callable, Sequence
@@ -60,6 +61,8 @@ def on_a_store(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_place(**given: Any) -> None:
         said = {name: given.pop(name) for name in _PLACE}
+        if said["url"] == os.environ.get(URL_VARIABLE):
+            said["url"] = None  # so that its source is the variable, as typer does not say
         command(StoreOptions.of(**said), **given)
 
     with_place.__signature__ = Signature([*ours, *place])  # type: ignore[attr-defined]
@@ -108,7 +111,7 @@ def require_known_run(run_id: str, store: Store) -> None:
     from gym_objstore.checking import runs
 
     if run_id not in run(runs(), store):
-        hint = "check the url and the run id; list the runs: gym-objstore ls"
+        hint = "check the url and the run id; list the runs: gym-objstore runs list"
         raise NotFound(f"no such run in this store, run_id={run_id}", kind="no_run", hint=hint)
 
 
@@ -116,6 +119,8 @@ def require_run(run_id: str | None) -> str:
     """Return the run id, or say where to get one."""
     if not run_id:
         raise Invalid(
-            "a run id is missing", kind="no_run_id", hint=f"pass --run-id or set {RUN_VARIABLE}; see: gym-objstore ls"
+            "a run id is missing",
+            kind="no_run_id",
+            hint=f"pass --run-id or set {RUN_VARIABLE}; see: gym-objstore runs list",
         )
     return run_id

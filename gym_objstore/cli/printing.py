@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,15 +13,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from gym_objstore.flow import All, Delete, Page, Put
+from gym_objstore.flow import All, Delete, Page, Put, run
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gym_objstore.errors import ObjstoreError
     from gym_objstore.flow import Flow, Operation
+    from gym_objstore.store import Store
 
 T = TypeVar("T")
+
+_FILE_WIDTH = 200
+"""Characters of a table's line in a file or pipe, where ids that are folded cannot be searched for."""
 
 
 @cache
@@ -28,7 +33,10 @@ def _console(*, stderr: bool = False) -> Console:
     """Return the console of a stream; rich is loaded when there is something to print."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
+    found = Console(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
+    if not (found.is_terminal or "COLUMNS" in os.environ):
+        found.width = _FILE_WIDTH
+    return found
 
 
 def print_json(document: Any) -> None:
@@ -79,27 +87,20 @@ def tracked(items: Iterable[T], doing: str, total: int | None = None) -> Iterabl
     return track(items, description=doing, total=total, console=console, transient=True, disable=not shown)
 
 
-def watched(flow: Flow[T], doing: str) -> Flow[T]:
-    """Play a flow as it is; on stderr, where that is a terminal, stands what it has listed, written and removed."""
+def watched(flow: Flow[T], store: Store, doing: str) -> T:
+    """Play a flow; on stderr, where that is a terminal, stands what it has listed, written and removed."""
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), TimeElapsedColumn())
     console, counts = _console(stderr=True), Counter[str]()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(doing)
-        answer, error = None, None
-        while True:
-            try:
-                operation = flow.send(answer) if error is None else flow.throw(error)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
-            answer, error = None, None
-            try:
-                answer = yield operation
-            except Exception as caught:  # noqa: BLE001 - the flow decides what to do with it
-                error = caught
+
+        def seen(operation: Operation, answer: Any) -> None:
             counts.update(_done(operation, answer))
             progress.update(task, description=", ".join([doing, *(f"{n:,} {what}" for what, n in counts.items())]))
+
+        return run(flow, store, seen=seen)
 
 
 def _done(operation: Operation, answer: Any) -> dict[str, int]:

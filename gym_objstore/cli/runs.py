@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from gym_objstore.store import Store
 
-app = typer.Typer(name="runs", help="Create, list, close and delete whole runs.", no_args_is_help=True)
+app = typer.Typer(
+    name="runs", help="Create, list, close and delete whole runs.", no_args_is_help=True, add_completion=False
+)
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", envvar=RUN_VARIABLE, help="The run.", show_default=False)]
 Settings = Annotated[
@@ -120,7 +122,7 @@ def delete(
     require_known_run(run_id, store)
     if not yes and typer.prompt(f"everything of run {run_id} in {store.url} goes; type its id", err=True) != run_id:
         raise Invalid(f"not the id of the run, nothing was deleted, run_id={run_id}", kind="bad_option")
-    removed = run(watched(remove_run(run_id, doomed=lambda meta: not spared(meta)), f"deleting {run_id}"), store)
+    removed = watched(remove_run(run_id, doomed=lambda meta: not spared(meta)), store, f"deleting {run_id}")
     if json:
         print_json({"run_id": run_id, "removed": removed})
     else:
@@ -155,7 +157,7 @@ def _counted(store: Store) -> dict[str, dict[str, int]]:
     from gym_objstore.usage import usage
 
     objects, sizes = Counter[str](), Counter[str]()
-    for one in run(watched(usage(now=time.time()), "counting"), store):
+    for one in watched(usage(now=time.time()), store, "counting"):
         objects[one.run_id] += one.objects
         sizes[one.run_id] += one.bytes
     return {one: {"objects": objects[one], "bytes": sizes[one]} for one in objects}

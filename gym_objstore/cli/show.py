@@ -11,7 +11,7 @@ import typer
 from gym_objstore.cli.look import jsonable, no_rollout, print_findings
 from gym_objstore.cli.options import Json, Run, on_a_store, require_run
 from gym_objstore.cli.printing import print_json, print_table, say
-from gym_objstore.errors import NotFound
+from gym_objstore.errors import NotFound, Retired
 from gym_objstore.flow import run
 from gym_objstore.store.opening import open_store
 from gym_objstore.store.options import StoreOptions
@@ -47,15 +47,18 @@ def show(
     store = open_store(place)
     run_id = require_run(run_id)
     report, rollout = _report(store, run_id, rollout_id), _captured(store, run_id, rollout_id)
-    if report.overview.state == "empty" and rollout is None:
+    ledger = _ledger(store, run_id, rollout_id)
+    if report.overview.state == "empty" and rollout is None and ledger["state"] == "empty":
         raise no_rollout(run_id, rollout_id)
     if json:
-        print_json(_document(report, rollout))
+        print_json({**_document(report, rollout), "ledger": ledger})
         return
     if rollout is not None:
         _say_conversation(rollout, full=full)
     if report.overview.state != "empty":
         _say_tokens(rollout_id, report)
+    if ledger["state"] != "empty":
+        _say_ledger(rollout_id, ledger)
 
 
 def _report(store: Store, run_id: str, rollout_id: str) -> Report:
@@ -76,6 +79,30 @@ def _captured(store: Store, run_id: str, rollout_id: str) -> Rollout | None:
     except NotFound:
         return None
     return found if found.names or found.incomplete else None
+
+
+def _ledger(store: Store, run_id: str, rollout_id: str) -> dict[str, Any]:
+    """Return what the ledger says: the calls whose tokens workers staged, and those that did not commit."""
+    from gym_objstore.ledger import manifest
+
+    try:
+        found = run(manifest(run_id, rollout_id), store)
+    except Retired:
+        return {"state": "retired", "calls": [], "failures": []}
+    calls = [
+        {
+            "model_call_id": one.model_call_id,
+            "parent_call_id": one.parent_call_id or "",
+            "prefix_tokens": one.prev_len,
+            "new_tokens": one.delta_len,
+            "response_id": one.response_id,
+            "staging_key": one.staging_key,
+        }
+        for one in found.records
+    ]
+    failures = [one.model_dump() for one in found.failures]
+    state = "incomplete" if any(one.poisons for one in found.failures) else "complete"
+    return {"state": state if calls or failures else "empty", "calls": calls, "failures": failures}
 
 
 def _document(report: Report, rollout: Rollout | None) -> dict[str, Any]:
@@ -171,6 +198,15 @@ def _say_tokens(rollout_id: str, report: Report) -> None:
         print_table("calls", columns, [tuple(call.values()) for call in _calls(report.snapshot)])
     if report.findings:
         print_findings(report.findings)
+
+
+def _say_ledger(rollout_id: str, ledger: dict[str, Any]) -> None:
+    say(f"{rollout_id}: ledger {ledger['state']}")
+    if calls := ledger["calls"]:
+        columns = ["call", "parent", "prefix", "new", "response", "staging key"]
+        print_table("staged calls", columns, [tuple(one.values()) for one in calls])
+    if failures := ledger["failures"]:
+        print_table("calls that did not commit", ["call", "reason"], [tuple(one.values()) for one in failures])
 
 
 def _calls(snapshot: Snapshot | None) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from gym_objstore.cli.app import EXIT_CODES, app
+from gym_objstore.cli.app import EXIT_CODES, Command, app
 from gym_objstore.store.memory import MemoryStore
 from tests.finished import RUN
 from tests.security.hostile import IDS
@@ -34,7 +34,8 @@ KNOWN = ("tokens", "ledger", "gym", "parquet", "trainer", "sweeper", "assistant"
 
 
 def commands(group, above: tuple[str, ...] = ()):
-    for name, one in group.commands.items():
+    for name, listed in group.commands.items():
+        one = listed.itself() if isinstance(listed, Command) else listed
         if hasattr(one, "commands"):
             yield from commands(one, (*above, name))
         elif name not in SERVING:

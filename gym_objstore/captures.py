@@ -150,6 +150,7 @@ def is_incomplete(run_id: str, rollout_id: str) -> Flow[bool]:
 def clear(run_id: str, rollout_ids: Sequence[str]) -> Flow[Removal]:
     """Remove the captures and markers of exactly these rollouts, before they are dispatched.
 
+    Markers go last: what an interrupted clear leaves of an incomplete rollout is incomplete.
     Returns when: what was listed is gone. Repeating: changes nothing; the rollouts are then reported absent.
     Raises: storage errors only, after which repeating is safe. Costs one listing of the run, and one of each
     of these rollouts that exists.
@@ -160,9 +161,11 @@ def clear(run_id: str, rollout_ids: Sequence[str]) -> Flow[Removal]:
         existing = {f"{run}{name}/" for name in (yield from folders(run))}
         prefixes = {one: prefix for one, prefix in prefixes.items() if prefix in existing}
     listed = yield from together(Scan(prefix) for prefix in prefixes.values())
-    doomed = tuple(meta.key for found in listed for meta in found)
-    yield from together(Delete(tuple(batch)) for batch in batches(doomed))
     present = {one for one, found in zip(prefixes, listed, strict=True) if found}
+    keys = [meta.key for found in listed for meta in found]
+    for marked in (False, True):
+        doomed = [key for key in keys if (key.split("/", 4)[3] == "markers") is marked]
+        yield from together(Delete(tuple(batch)) for batch in batches(doomed))
     return Removal(
         tuple(one for one in rollout_ids if one in present), tuple(one for one in rollout_ids if one not in present)
     )

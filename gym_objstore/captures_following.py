@@ -16,6 +16,7 @@ from gym_objstore.captures import FAMILY, names_of
 from gym_objstore.flow import Flow, Scan, folders, together
 from gym_objstore.ids import segment, spoken
 from gym_objstore.keys import RUN_FOLDER, kind_prefix, run_prefix
+from gym_objstore.store.marks import Marks
 
 if TYPE_CHECKING:
     from gym_objstore.names import CaptureName
@@ -40,7 +41,6 @@ class Found(NamedTuple):
 class _Followed:
     due: int
     pause: int
-    seen: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -57,6 +57,7 @@ class Following:
     budget: int | None = BUDGET
     looks: int = 0
     rollouts: dict[str, _Followed] = field(default_factory=dict)
+    seen: Marks = field(default_factory=Marks)
 
 
 def look(following: Following) -> Flow[list[Found]]:
@@ -94,9 +95,8 @@ def _fresh(following: Following, name: str, present: list[CaptureName]) -> list[
     fresh = [
         Found(spoken(name), index, capture)
         for index, capture in enumerate(present)
-        if int(capture.order) >= following.since and capture.text not in one.seen
+        if int(capture.order) >= following.since and following.seen.add(f"{name}/{capture.text}")
     ]
-    one.seen.update(found.name.text for found in fresh)
     one.pause = 1 if fresh else min(2 * one.pause, _IDLE)
     one.due = following.looks + one.pause
     return fresh

@@ -28,7 +28,8 @@ _FORMAT = 1
 class RolloutStream:
     """Yields each finished rollout once, as ``Trainable`` or ``Masked``; ``async with`` it, or call ``aclose``.
 
-    A rollout for which another receipt appears after it was handed out comes once more, as ``Masked``.
+    A rollout for which another receipt appears after it was handed out comes once more, as ``Masked``. An error or
+    a cancelled wait ends nothing: the next call lists again and goes on behind what was handed out last.
     """
 
     def __init__(
@@ -81,6 +82,10 @@ class RolloutStream:
                 for one, outcome in batch:
                     self._handed[one.rollout] = one.mark
                     yield outcome
+        except (Exception, asyncio.CancelledError):
+            # It ends this generator, whose end would be taken for that of the rollouts.
+            self._planned, self._outcomes = dict(self._handed), self._read_ahead()
+            raise
         finally:
             ahead.cancel()
             await asyncio.gather(ahead, return_exceptions=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import threading
 from functools import partial
@@ -23,7 +22,8 @@ from gym_objstore.flow import Put, arun, run
 from gym_objstore.objects import announcement, write
 from gym_objstore.observers import install_observers
 from gym_objstore.observing import Event, SpillDepth, report, report_refusal, tell
-from gym_objstore.spill import Spill, Spilled, forget, replay
+from gym_objstore.replaying import replay_each, replay_one, report_postponed, waiting_in
+from gym_objstore.spill import Spill, forget
 from gym_objstore.store.observed import ObservedStore
 from gym_objstore.store.opening import open_store
 from gym_objstore.writer import Writer
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gym_objstore.flow import Flow
     from gym_objstore.lineage import Parent
     from gym_objstore.settings import Settings
+    from gym_objstore.spill import Spilled
     from gym_objstore.staged_chains import Columns
     from gym_objstore.store import Store
 
@@ -42,6 +43,9 @@ T = TypeVar("T")
 
 CACHED_TOKENS = 8_000_000
 """Tokens of parents that a process remembers, as nemo-gym's reference does; 8 bytes each."""
+
+CACHED_CALL = 128
+"""Tokens that every remembered call counts for beside its own: a kilobyte of ids, digests and keys."""
 
 MARK_SECONDS = 5.0
 """How long a marker, already safe on the local disk, is offered to the store before the caller goes on."""
@@ -64,7 +68,7 @@ class Connection:
         self.columns: LruCache[Columns] = LruCache(CACHED_TOKENS)
         self.spill = Spill(settings.spill_dir, self.store.url)
         self.users: WeakSet[object] = WeakSet()
-        self._announced, self._offered = set[str](), set[object]()
+        self._announced, self._offered = set[str](), set[str]()
         self._replaying: asyncio.Task[None] | None = None
 
     async def play(self, flow: Flow[T]) -> T:
@@ -132,11 +136,12 @@ class Connection:
         Returns when: it is in the store; or, after ``MARK_SECONDS``, on disk, from where it is replayed, also by
         the next process. Raises: ``Unavailable`` if store and disk both fail.
         """
+        self._offered.add(marker.key)  # before there is a file, which a replay could find first
         try:
             path = await asyncio.to_thread(self._kept, marker)
         except ObjstoreError:
+            self._offered.discard(marker.key)
             return await self.write(family, partial(write, marker))
-        self._offered.add(path)
         try:
             await asyncio.wait_for(self.write(family, partial(write, marker)), MARK_SECONDS)
             forget(path)
@@ -144,7 +149,7 @@ class Connection:
             self._report_spilled(marker, error)
             self.start_replay()
         finally:
-            self._offered.discard(path)
+            self._offered.discard(marker.key)
 
     def put_marker_now(self, family: str, marker: Put) -> None:
         """Store a marker with blocking calls; one the store does not take stays on disk. See ``put_marker``."""
@@ -160,37 +165,32 @@ class Connection:
             self._report_spilled(marker, error)
 
     def start_replay(self) -> None:
-        """Replay what is kept, in the background of the running loop, until nothing is left."""
-        if (self._replaying is None or self._replaying.done()) and len(self.spill):
+        """Replay what is kept, in the background of the running loop, until nothing is left.
+
+        A loop that was closed or stands still has taken its replay with it.
+        """
+        going = self._replaying
+        if (going is None or going.done() or not going.get_loop().is_running()) and waiting_in(self.spill):
             self._replaying = asyncio.get_running_loop().create_task(self._replay())
 
     async def _replay(self) -> None:
         pause = _REPLAY_PAUSE
-        while waiting := len(self.spill):
+        while waiting := waiting_in(self.spill):
             tell(SpillDepth(str(self.spill.folder), waiting))
             try:
-                for kept in self.spill.kept():
-                    if kept.path not in self._offered:
-                        await self.replay(kept)
+                await replay_each((one for one in self.spill.kept() if one.put.key not in self._offered), self.replay)
                 pause = _REPLAY_PAUSE
-            except ObjstoreError as error:
-                said = "kept writes cannot be replayed yet, kept=%d, error=%s"
-                report(Event("replay_postponed", kind=error.kind, detail=str(error)), said, len(self.spill), error)
+            except Unusable:  # closed: the next connection begins its own replay
+                return
+            except (ObjstoreError, OSError) as error:
+                report_postponed(error, self.spill.folder)
                 pause = min(2 * pause, _REPLAY_PAUSE_LIMIT)
             await asyncio.sleep(pause)
         tell(SpillDepth(str(self.spill.folder), 0))
 
     async def replay(self, kept: Spilled) -> None:
         """Store one kept write; behind a tombstone it is discarded with a warning."""
-        try:
-            await self._play(replay(kept.put))
-        except Retired as error:
-            said = "a kept write came after retirement and was discarded, key=%s, error=%s"
-            report(Event("late_write_discarded", key=kept.put.key, detail=str(error)), said, kept.put.key, error)
-        else:
-            event = Event("replayed", key=kept.put.key)
-            report(event, "a kept write is in the store, key=%s", kept.put.key, level=logging.INFO)
-        forget(kept.path)
+        await replay_one(kept, self._play)
 
     async def close(self, user: object) -> None:
         """Let one user go; with the last one the store's connections are released."""
@@ -209,10 +209,10 @@ class Connection:
 
     def _left(self, user: object) -> bool:
         """Let one user go; say whether it was the last, after which nobody finds this connection."""
-        self.users.discard(user)
-        if self.users:
-            return False
-        with _opening:
+        with _opening:  # else another user could come between the last one's leaving and the end
+            self.users.discard(user)
+            if self.users:
+                return False
             if _open.get(self.settings) is self:
                 del _open[self.settings]
         return True
@@ -230,7 +230,7 @@ class ParentMemory:
 
     def put(self, key: str, parent: Parent) -> None:
         """Remember a parent."""
-        self._kept.put(key, parent, len(parent.tokens) + 1)
+        self._kept.put(key, parent, len(parent.tokens) + CACHED_CALL)
 
 
 class Component:

@@ -147,6 +147,7 @@ def _copy_family(pair: _Pair, state: _Copy) -> Flow[None]:
     guarded = Marks()
     listing = Listing(pair.source)
     while (metas := (yield from page(listing))) is not None:
+        yield from _refuse_parts(pair, metas, state)
         wanted = list(_wanted(pair, metas))
         missing = [meta for meta in wanted if _size_mark(pair, meta) not in present]
         state.present += len(wanted) - len(missing)
@@ -156,6 +157,13 @@ def _copy_family(pair: _Pair, state: _Copy) -> Flow[None]:
     listed = yield from _prove(pair, state)
     if len(listed):
         yield from _unguard(pair, state, listed)
+
+
+def _refuse_parts(pair: _Pair, metas: Sequence[Meta], state: _Copy) -> Flow[None]:
+    """Keep rollouts hidden that an earlier copy to the source has not finished: their guard looks like ours."""
+    for key in (yield from _own_guards(pair, metas)):
+        reason = "its rollout is part of a copy to here that has not ended"
+        state.fail(key.removeprefix(SOURCE), reason, pair.name(key).partition("/")[0])
 
 
 def _wanted(pair: _Pair, metas: Iterable[Meta]) -> Iterator[Meta]:
@@ -248,15 +256,19 @@ def _unguard(pair: _Pair, state: _Copy, listed: Marks) -> Flow[None]:
     """Take away the guards of whole rollouts."""
     listing = Listing(pair.target)
     while (metas := (yield from page(listing))) is not None:
-        guards = [one for one in map(partial(_own_guard, pair), metas) if one is not None]
-        bodies = yield from together(Find(one.key, bytes) for one in guards)
-        own = [one.key for one, body in zip(guards, bodies, strict=True) if body == one.body]
-        rollouts = {key: pair.name(key).partition("/")[0] for key in own}
+        rollouts = {key: pair.name(key).partition("/")[0] for key in (yield from _own_guards(pair, metas))}
         yield from delete(key for key, one in rollouts.items() if one in listed and one not in state.unfinished)
 
 
+def _own_guards(pair: _Pair, metas: Iterable[Meta]) -> Flow[list[str]]:
+    """Return the keys of what a copy has put there as a guard."""
+    guards = [one for one in map(partial(_own_guard, pair), metas) if one is not None]
+    bodies = yield from together(Find(one.key, bytes) for one in guards)
+    return [one.key for one, body in zip(guards, bodies, strict=True) if body == one.body]
+
+
 def _own_guard(pair: _Pair, meta: Meta) -> Put | None:
-    """Return what a copy's guard would be, if this object has its place."""
-    rollout, _, _ = pair.name(meta.key).partition("/")
-    own = guard(pair.family, f"{pair.target}{rollout}/", _CAUSE)
-    return own if own is not None and own.key == meta.key else None
+    """Return what a copy's guard would be, if this object has its place and its size."""
+    name = pair.name(meta.key)
+    own = guard(pair.family, f"{meta.key.removesuffix(name)}{name.partition('/')[0]}/", _CAUSE)
+    return own if own is not None and (own.key, len(own.body)) == (meta.key, meta.size) else None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from gym_objstore.errors import Invalid
 
@@ -80,9 +80,11 @@ class Route(NamedTuple):
         except ValueError:
             return location
         elsewhere = parts.netloc not in ("", host)
-        if elsewhere or not parts.path.startswith("/") or parts.path.startswith(f"{self.prefix}/"):
+        if elsewhere or not parts.path.startswith("/") or unquote(parts.path).startswith(f"{self.prefix}/"):
             return location
-        return urlunsplit(parts._replace(path=self.prefix + parts.path))
+        # The id is decoded, and may hold anything: a line end would begin another header.
+        prefix = quote(self.prefix.encode("utf-8", "surrogatepass"))
+        return urlunsplit(parts._replace(path=prefix + parts.path))
 
 
 def parse_path(path: str) -> Route | None:

@@ -30,7 +30,16 @@ from gym_objstore.bodies import LIMIT
 from gym_objstore.correlation import CALL_KEY, DIALECTS, Route, route_of
 from gym_objstore.errors import Invalid, ObjstoreError, Retired
 from gym_objstore.external_calls import Call, Reply, Served, read_object, serve
-from gym_objstore.http_exchange import Answer, Asked, Request, read_body, redirecting, with_body, without_prefix
+from gym_objstore.http_exchange import (
+    Answer,
+    Asked,
+    Request,
+    header,
+    read_body,
+    redirecting,
+    with_body,
+    without_prefix,
+)
 from gym_objstore.observing import Event, report
 from gym_objstore.reasons import FailureReason
 from gym_objstore.records import LineageResolution, ParentResolutionStatus
@@ -112,7 +121,8 @@ class ExternalCapture:
         try:
             raw = await read_body(receive, self._limit)
             if raw is not None:
-                call.body = await _beside(len(raw), read_object, Request(scope["headers"], raw))
+                request = Request(scope["headers"], raw)
+                call.body = await _beside(_weight(request), read_object, request)
                 asked = Asked(self._app, *await self._admit(call, scope, raw), receive)
                 await self._exchange(call, asked, reply)
         except ObjstoreError as error:
@@ -139,7 +149,7 @@ class ExternalCapture:
             await self._refuse(call, Refusal(FailureReason.CAPTURE_FAILED, error.message))
             call.admission = None
             request = worker_request(call.dialect, call.body, None)
-        body = await _beside(len(raw), orjson.dumps, request)
+        body = await _beside(_weight(Request(scope["headers"], raw)), orjson.dumps, request)
         return with_body(scope, body), body
 
     async def _decide(self, call: Call) -> CaptureAdmission | Refusal | None:
@@ -184,7 +194,7 @@ class ExternalCapture:
             return None
         if call.body is None and answer.succeeded:
             await self._refuse(call, Refusal(FailureReason.UNRESOLVED_PARENT, "its request is no JSON object"))
-        served = await _beside(len(answer.body) + 2048 * len(call.items), serve, call, answer)
+        served = await _beside(_weight(answer) + 2048 * len(call.items), serve, call, answer)
         if call.admission is None:
             return served
         call.settled = True
@@ -227,6 +237,11 @@ def _refusal_of(error: ObjstoreError) -> tuple[int, str]:
     if error.kind == "too_large":
         return 413, error.message
     return 503, f"the capture ledger failed, kind={error.kind}"
+
+
+def _weight(whole: Request | Answer) -> int:
+    """Return the bytes that a body is taken for: a compressed one may be a thousand times as long as it came."""
+    return _HEAVY if header(whole.headers, b"content-encoding") else len(whole.body)
 
 
 async def _beside(size: int, function: Callable[..., T], *arguments: Any) -> T:

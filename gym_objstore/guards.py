@@ -15,6 +15,7 @@ from gym_objstore.objects import write_object
 
 _FENCED = kind_prefix("", FENCES)
 _MARKED = kind_prefix("", "markers")
+_STONE = tombstone_key("")
 
 
 def guard(family: str, rollout: str, cause: str) -> Put | None:
@@ -30,3 +31,8 @@ def guard(family: str, rollout: str, cause: str) -> Put | None:
 def is_guard(family: str, name: str) -> bool:
     """Say whether an object below a rollout keeps readers off: what is removed last."""
     return name.startswith(_MARKED if family == captures.FAMILY else _FENCED)
+
+
+def keeps_readers_off(family: str, name: str) -> bool:
+    """Say whether an object below a rollout keeps readers off by itself: among fences only a tombstone does."""
+    return is_guard(family, name) and (family == captures.FAMILY or name == _STONE)

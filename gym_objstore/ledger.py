@@ -180,7 +180,18 @@ def resolve_row(run_id: str, rollout_id: str, items: list[dict[str, Any]]) -> Fl
 def _read_row(key: str, digest: str, body: bytes) -> dict[str, Any]:
     if sha256_hex(body) != digest:
         raise Corrupt("a ledger row is damaged", key=key, hint="retire the rollout")
-    return read_object(body)
+    row = read_object(body)
+    match row:
+        case {
+            "record": {"model_call_id": _, "cumulative_hash": _, "cum_len": _, "chain_hash": _},
+            "staging_chain": list(),
+            "context_len": int(),
+            "context_digest": _,
+            "fingerprint": _,
+            "fingerprint_version": _,
+        }:
+            return row
+    raise Corrupt("the object is no ledger row", kind="foreign_object", key=key, hint="retire the rollout")
 
 
 def _match(row: dict[str, Any]) -> LineageMatch:

@@ -9,6 +9,7 @@ the checkpoint a rollout went into, and only a checkpoint that is known to be sa
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gym_objstore import ledger, tokens
@@ -149,7 +150,7 @@ def _true_ids(run_id: str, published: Sequence[Published]) -> Flow[list[str]]:
     One whose object is gone since it was listed is left out: somebody else has retired it.
     """
     hashed = [one for one in published if identifier(one.rollout) is None]
-    found = yield from together(Find(_any_object(run_id, one), _said_id) for one in hashed)
+    found = yield from together(Find(_any_object(run_id, one), partial(_said_id, one.rollout)) for one in hashed)
     said = dict(zip(hashed, found, strict=True))
     ids = (said.get(one, one.rollout_id) for one in published)
     return [one for one in ids if one is not None]
@@ -160,11 +161,13 @@ def _any_object(run_id: str, one: Published) -> str:
     return f"{prefix}{CONSUMED}/{one.checkpoints[0]}" if one.checkpoints else receipt_key(prefix, one.receipts[0])
 
 
-def _said_id(body: bytes) -> str:
+def _said_id(rollout: str, body: bytes) -> str:
     said = read_object(body)
-    found = said.get("receipt", said).get("rollout_id")
-    if not isinstance(found, str):
-        raise Corrupt("the object does not name its rollout", kind="foreign_object")
+    within = said.get("receipt", said)
+    found = within.get("rollout_id") if isinstance(within, dict) else None
+    if not isinstance(found, str) or segment(found) != rollout:
+        reason = f"the object does not name the rollout that it belongs to, rollout={rollout}"
+        raise Corrupt(reason, kind="foreign_object", hint="retire the rollout by its id, or restore the object")
     return found
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gym_objstore import captures, ledger, receipts_published, staging, tokens
 from gym_objstore.flow import Flow, Listing, delete, fold, head, page, together
-from gym_objstore.guards import guard, is_guard
+from gym_objstore.guards import guard, is_guard, keeps_readers_off
 from gym_objstore.ids import segment
 from gym_objstore.keys import RUN_FOLDER, run_prefix
 from gym_objstore.names import parse_staged_name
@@ -112,7 +112,7 @@ def _guard(family: str, run_id: str, doomed: Callable[[Meta], bool]) -> Flow[Non
     while (metas := (yield from page(listing))) is not None:
         objects = list(below(prefix, metas))
         for rollout, name, _ in objects:
-            if is_guard(family, name):
+            if keeps_readers_off(family, name):
                 guarded.add(rollout)
         losing = dict.fromkeys(r for r, name, meta in objects if not is_guard(family, name) and doomed(meta))
         puts = [guard(family, f"{prefix}{rollout}/", "delete") for rollout in losing if guarded.add(rollout)]

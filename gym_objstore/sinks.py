@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gym_objstore.connection import Component, storable
-from gym_objstore.errors import ObjstoreError
+from gym_objstore.errors import Invalid, ObjstoreError
 from gym_objstore.flow import Put
 from gym_objstore.ids import require_id, require_ids
 from gym_objstore.keys import rollout_prefix
@@ -63,6 +63,9 @@ class TokenSink(Component):
         entry is kept in the spill. The write is finished even if the caller is cancelled.
         """
         connection = self.connection
+        if not hasattr(entry, "rollout_id"):
+            reason = f"not a token entry, type={type(entry).__name__}"
+            raise Invalid(reason, kind="bad_record", hint="make a TokenEntry of it, with records.parse_entry")
         require_id(entry.rollout_id, "rollout id")
         lost = partial(self.mark_incomplete, entry.rollout_id, entry.model_call_id)
         await connection.writer.finish(entry.rollout_id, self._put(entry), lost=lost)

@@ -45,7 +45,7 @@ class Writer:
 
     def __init__(self, limit: int) -> None:
         self._gate = Gate(limit)
-        self._pending: defaultdict[str, set[Future[None]]] = defaultdict(set)
+        self._pending: defaultdict[str, dict[Future[None], asyncio.AbstractEventLoop]] = defaultdict(dict)
         self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -76,13 +76,13 @@ class Writer:
         """Have ``drain`` wait for a task that writes to a rollout, and keep the task from being collected."""
         finished: Future[None] = Future()
         with self._lock:
-            self._pending[rollout_id].add(finished)
+            self._pending[rollout_id][finished] = task.get_loop()
             self._tasks.add(task)
 
         def done(task: asyncio.Task[Any]) -> None:
             with self._lock:
                 self._tasks.discard(task)
-                self._pending[rollout_id].discard(finished)
+                del self._pending[rollout_id][finished]
                 if not self._pending[rollout_id]:
                     del self._pending[rollout_id]
             finished.set_result(None)
@@ -90,22 +90,33 @@ class Writer:
         task.add_done_callback(done)
 
     async def drain(self, rollout_id: str | None = None, *, timeout: float) -> bool:  # noqa: ASYNC109 - the seed's word
-        """Wait for the writes of a rollout, or of all, in every loop; False if some are still pending."""
-        pending = [asyncio.wrap_future(one) for one in self._of(rollout_id)]
-        return not pending or not (await asyncio.wait(pending, timeout=timeout))[1]
+        """Wait for the writes of a rollout, or of all, in every loop; False if some are still pending.
+
+        A write whose loop was closed stays pending and is not waited for: it will never end.
+        """
+        going_on, left_behind = self._of(rollout_id)
+        pending = [asyncio.wrap_future(one) for one in going_on]
+        return not (pending and (await asyncio.wait(pending, timeout=timeout))[1]) and not left_behind
 
     def wait(self, rollout_id: str | None, seconds: float) -> bool:
         """Wait for writes with a blocking call, from a thread without a loop; see ``drain``."""
-        return not wait(self._of(rollout_id), seconds).not_done
+        going_on, left_behind = self._of(rollout_id)
+        return not wait(going_on, seconds).not_done and not left_behind
 
-    def _of(self, rollout_id: str | None) -> list[Future[None]]:
+    def _of(self, rollout_id: str | None) -> tuple[list[Future[None]], bool]:
+        """Return the writes that can be waited for, and whether there are others, left behind by a closed loop."""
         with self._lock:
             rollouts = list(self._pending) if rollout_id is None else [rollout_id]
-            return [future for one in rollouts for future in self._pending.get(one, ())]
+            found = [pair for one in rollouts for pair in self._pending.get(one, {}).items()]
+        going_on = [future for future, loop in found if not loop.is_closed()]
+        return going_on, len(going_on) < len(found)
 
     async def _bounded(self, write: Coroutine[Any, Any, T]) -> T:
-        async with self._gate():
-            return await write
+        try:
+            async with self._gate():
+                return await write
+        finally:
+            write.close()  # one whose turn had not come when its loop ended was never begun, which Python warns of
 
 
 async def _abandoned(rollout_id: str, task: asyncio.Task[Any], lost: Callable[[], Awaitable[None]] | None) -> None:

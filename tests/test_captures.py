@@ -15,6 +15,7 @@ from gym_objstore.objects import announcement, write
 from gym_objstore.retirement import Removal
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.testing.counting import Costs, CountingStore
+from tests.whole_run import Crash, Crashing, contents
 
 RUN, ROLLOUT, PREFIX = "run", "0-0", "captures/run/0-0/"
 EXCHANGE = {"model_call_id": "c1", "completed_at": 1786032154.96, "status_code": 200, "request": {"b": 1, "a": 2}}
@@ -189,6 +190,24 @@ def test_clearing_lists_only_the_rollouts_that_exist(store):
     removed = run(clear(RUN, tuple(f"{task}-0" for task in range(10, 500))), counted).removed
     assert len(removed) == 10
     assert counted.costs.requests == {"LIST": 11, "DELETE": 1}
+
+
+def test_an_incomplete_rollout_is_incomplete_as_long_as_anything_is_left_to_clear(store):
+    for call in range(3):
+        put(store, {"model_call_id": f"c{call}", "completed_at": float(call)})
+    run(write(mark(RUN, ROLLOUT, "c9", {"at": 1.0})), store)
+    objects = contents(store)
+    for writes in range(5):
+        crashed = MemoryStore()
+        for key, body in objects.items():
+            crashed.put(key, body)
+        try:
+            run(clear(RUN, (ROLLOUT,)), Crashing(crashed, writes))
+        except Crash:
+            found = run(read(RUN, ROLLOUT), crashed)
+            assert found.incomplete, f"after {writes} writes"
+            assert run(clear(RUN, (ROLLOUT,)), crashed).removed == (ROLLOUT,)
+        assert run(read(RUN, ROLLOUT), crashed) == ((), False)
 
 
 def test_reading_costs_one_listing_and_one_get_for_each_capture(store):

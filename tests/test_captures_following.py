@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from gym_objstore.captures import capture_put, line_of
 from gym_objstore.captures_following import Following, look
 from gym_objstore.flow import run
+from gym_objstore.names import CaptureName
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.testing.counting import CountingStore
 
@@ -92,3 +95,17 @@ def test_one_rollout_costs_one_listing(store):
     before = store.costs.requests["LIST"]
     assert seen(store, following) == []
     assert store.costs.requests["LIST"] - before == 1
+
+
+def test_a_follower_remembers_10000_captures_in_less_than_a_megabyte():
+    store, following = MemoryStore(), Following(RUN, since=0)
+    for number in range(10_000):
+        name = CaptureName(f"{number:016d}", f"call{number}", f"{number:064x}", "zst")
+        store.put(f"captures/{RUN}/{number % 40}-0/records/{name.text}", b"x")
+    tracemalloc.start()
+    try:
+        assert len(run(look(following), store)) == 10_000
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 1 << 20

@@ -77,6 +77,25 @@ def test_a_copy_that_ends_at_any_write_shows_no_part_as_the_whole_and_is_finishe
     assert writes > 30
 
 
+def test_a_copy_of_a_copy_that_has_not_ended_shows_no_part_as_the_whole(source):
+    whole, hidden = views(source), 0
+    for writes in itertools.count():
+        middle, target = MemoryStore(), MemoryStore()
+        try:
+            copy(source, Crashing(middle, writes))
+        except Crash:
+            for _ in range(2):
+                told = copy(middle, target)
+                assert not partial(whole, views(target)), f"after {writes} writes"
+            hidden += told.failed > 0
+            copy(source, middle)
+            assert copy(middle, target).failed == 0
+            assert contents(target) == contents(source), f"after {writes} writes"
+        else:
+            break
+    assert hidden > 10
+
+
 def test_what_readers_see_at_any_moment_is_the_whole_or_nothing(source):
     whole, target, wrong = views(source), MemoryStore(), []
 

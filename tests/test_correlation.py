@@ -175,6 +175,21 @@ def test_redirects_on_the_same_host_keep_the_prefix(location: str, kept: str) ->
 
 
 @pytest.mark.parametrize(
+    ("rollout_id", "prefix"),
+    [
+        ("a\r\nSet-Cookie: x=1", "/ng-rollout/a%0D%0ASet-Cookie%3A%20x%3D1"),
+        ("\u65e5", "/ng-rollout/%E6%97%A5"),
+        ("a%b?c#d", "/ng-rollout/a%25b%3Fc%23d"),
+    ],
+)
+def test_a_redirect_carries_an_id_as_it_can_stand_in_a_header(rollout_id: str, prefix: str) -> None:
+    route = parse_path(f"/ng-rollout/{rollout_id}/v1/responses")
+    assert route is not None
+    assert route.location("/v1/models", "policy") == f"{prefix}/v1/models"
+    assert route.location(f"{prefix}/v1/models", "policy") == f"{prefix}/v1/models"
+
+
+@pytest.mark.parametrize(
     ("row", "rollout_id"),
     [
         ({"_ng_task_index": 3, "_ng_rollout_index": 1}, "3-1"),

@@ -20,7 +20,7 @@ import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
-from gym_objstore import CaptureLedger, verify_and_linearize
+from gym_objstore import CaptureLedger, external_calls, external_capture, verify_and_linearize
 from gym_objstore.correlation import openai_base_url, rollout_url
 from gym_objstore.errors import Unavailable
 from gym_objstore.external_capture import ExternalCapture
@@ -322,6 +322,21 @@ async def test_a_compressed_request_is_read(setup):
     assert record["response_id"] == "answer-1"
     names = {name for name, _ in setup.server.scopes[0]["headers"]}
     assert not names & {b"content-encoding", b"accept-encoding"}
+
+
+async def test_a_compressed_request_which_may_be_huge_is_read_beside_the_loop(setup, monkeypatch):
+    read = []
+
+    def noting(whole):
+        read.append(threading.current_thread() is threading.main_thread())
+        return external_calls.read_object(whole)
+
+    monkeypatch.setattr(external_capture, "read_object", noting)
+    body = json.dumps({"messages": [USER]}).encode()
+    await setup.http.post(PREFIX + DIALECTS["chat"], content=body)
+    packed = gzip.compress(body)
+    await setup.http.post(PREFIX + DIALECTS["chat"], content=packed, headers={"content-encoding": "gzip"})
+    assert read == [True, False]
 
 
 @both

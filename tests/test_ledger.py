@@ -243,14 +243,25 @@ class TestResolve:
             run(resolve_row(RUN, ROLLOUT, CONTINUED), store)
         assert caught.value.key == key
 
-    def test_another_version_of_the_fingerprint_is_no_parent(self, store):
+    @pytest.mark.parametrize("changed", [{"record": {}}, {"record": None}, {"staging_chain": 1}, {"context_len": "2"}])
+    def test_an_object_that_is_no_row_is_corrupt_and_named(self, store, changed):
+        key = self.rewritten(store, **changed)
+        with pytest.raises(Corrupt, match="the object is no ledger row") as caught:
+            run(resolve_row(RUN, ROLLOUT, CONTINUED), store)
+        assert caught.value.key == key
+
+    def rewritten(self, store, **changed) -> str:
+        """Store a row with other contents under their own name; return its key."""
         run(record(RUN, commit()), store)
         ((key, _, _),) = store.scan(PREFIX)
-        body = orjson.loads(store.get(key))
-        body["fingerprint_version"] = FINGERPRINT_VERSION + 1
-        changed = canonical_json(body)
+        body = canonical_json(orjson.loads(store.get(key)) | changed)
         store.delete([key])
-        store.put(key.rpartition(".")[0] + f".{sha256_hex(changed)}", changed)
+        renamed = key.rpartition(".")[0] + f".{sha256_hex(body)}"
+        store.put(renamed, body)
+        return renamed
+
+    def test_another_version_of_the_fingerprint_is_no_parent(self, store):
+        self.rewritten(store, fingerprint_version=FINGERPRINT_VERSION + 1)
         assert run(resolve_row(RUN, ROLLOUT, CONTINUED), store) is None
 
     def test_a_storage_error_is_raised(self, store):

@@ -9,7 +9,7 @@ import pytest
 from gym_objstore.connection import ParentMemory
 from gym_objstore.errors import Corrupt, Unavailable
 from gym_objstore.flow import run
-from gym_objstore.lineage import ContextMatcher, Resolver
+from gym_objstore.lineage import ContextMatcher, Resolver, parent_of
 from gym_objstore.store.memory import MemoryStore
 from gym_objstore.tokens import put_entry
 from tests.entries import QUESTION, answer, make_chain, make_entry, request_after
@@ -130,3 +130,12 @@ def test_a_remembered_parent_is_not_read_again(store):
     first = run(Resolver(RUN, ContextMatcher(), memory).resolve("r1", request_after("hi")), store)
     store.get = None
     assert run(Resolver(RUN, ContextMatcher(), memory).resolve("r1", request_after("hi")), store) == first
+
+
+def test_short_parents_are_no_more_than_gym_remembers_rollouts():
+    memory = ParentMemory()
+    parent = parent_of(make_entry())
+    for number in range(65_536):
+        memory.put(str(number), parent)
+    assert memory.get("0") is None
+    assert memory.get("65535") == parent

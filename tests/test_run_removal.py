@@ -9,7 +9,8 @@ import itertools
 import pytest
 
 from gym_objstore.flow import run
-from gym_objstore.keys import staged_key
+from gym_objstore.keys import drop_key, rollout_prefix, staged_key
+from gym_objstore.names import DropName
 from gym_objstore.run_keys import closed_key
 from gym_objstore.run_removal import has_expired, remove_run, spares
 from gym_objstore.runs import close_run, create_run
@@ -58,6 +59,20 @@ def test_a_removal_that_ends_at_any_write_shows_no_part_as_the_whole_and_is_fini
             assert writes == 0 or store.head(closed_key(RUN)) or not views(store)["good"].get("receipts")
             remove_all(store)
             assert contents(store) == {}, f"after {writes} writes"
+        else:
+            break
+    assert writes > 30
+
+
+def test_a_drop_that_never_ended_is_no_guard():
+    whole = views(make_run())
+    for writes in itertools.count():
+        store = make_run()
+        store.put(drop_key(rollout_prefix("tokens", RUN, "good"), DropName("a" * 64, "b" * 16)), b"{}")
+        try:
+            remove_all(Crashing(store, writes))
+        except Crash:
+            assert not partial(whole, views(store)), f"after {writes} writes"
         else:
             break
     assert writes > 30

@@ -9,6 +9,8 @@ import logging
 import multiprocessing
 import pickle
 import threading
+import time
+from weakref import WeakSet
 
 import pytest
 
@@ -121,8 +123,15 @@ async def test_a_marker_does_not_hold_up_its_caller_when_the_store_hangs(faulty,
     await settled(faulty)
 
 
-async def test_a_marker_that_is_being_offered_is_not_replayed_beside_that(faulty):
-    stored = []
+async def test_a_marker_that_is_being_offered_is_not_replayed_beside_that(faulty, monkeypatch):
+    stored, keep = [], Spill.keep
+
+    def keep_late(self, put):
+        path = keep(self, put)
+        time.sleep(0.1)  # a busy machine goes on long after the file is there
+        return path
+
+    monkeypatch.setattr(Spill, "keep", keep_late)
 
     class Noting(Faulty):
         async def put_async(self, key, body):
@@ -154,6 +163,42 @@ async def test_the_next_process_replays_what_the_last_one_kept(place):
     await sink.close()
 
 
+def test_a_loop_replays_what_a_closed_loop_could_not(place, monkeypatch):
+    monkeypatch.setattr(connection, "_REPLAY_PAUSE", 0.01)
+    sink = TokenSink(**place)
+    store = sink.connection.store = Faulty(sink.connection.store)
+    store.error = Unavailable("down")
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(sink.mark_incomplete("r1", "c1"))
+    loop.close()
+    store.error = None
+
+    async def write():
+        await sink.begin_call("r1", "c2")
+        await settled(sink)
+        await sink.close()
+
+    asyncio.run(write())
+
+
+async def test_a_replay_ends_when_its_store_was_closed(faulty):
+    faulty.connection.store.error = Unavailable("down")
+    await faulty.mark_incomplete("r1", "c1")
+    faulty.connection.store.error = Unusable("closed", kind="closed")
+    await asyncio.wait_for(faulty.connection._replaying, 30)
+    assert len(faulty.connection.spill) == 1
+
+
+async def test_a_write_is_no_failure_because_the_spill_cannot_be_read(place, monkeypatch):
+    def refused(self):
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(Spill, "_files", refused)
+    sink = TokenSink(**place)
+    await sink.begin_call("r1", "c1")
+    await sink.close()
+
+
 async def test_a_kept_write_for_a_retired_rollout_is_discarded_with_a_warning(faulty, place, caplog):
     await faulty.put(make_entry(call="c0"))
     faulty.connection.store.error = Unavailable("down")
@@ -175,6 +220,13 @@ async def test_a_marker_reaches_the_store_when_the_disk_is_full(place, monkeypat
     await sink.mark_incomplete("r1", "c1")
     assert await problems(place) == [("incomplete_marker", "c1")]
     assert "could not be kept on disk" in caplog.text
+
+
+@pytest.mark.parametrize("given", [None, {}, {"rollout_id": "r1"}, "r1"])
+async def test_what_is_no_entry_is_refused_by_its_type(faulty, given):
+    with pytest.raises(Invalid, match=f"not a token entry, type={type(given).__name__}") as refused:
+        await faulty.put(given)
+    assert "parse_entry" in refused.value.hint
 
 
 async def test_a_bad_entry_reaches_neither_store_nor_spill(faulty):
@@ -251,6 +303,27 @@ async def test_a_closed_component_says_so_and_others_go_on(place):
     with pytest.raises(Unusable, match="this TokenSink is closed"):
         await sink.put(make_entry(call="c2"))
     assert len((await source.freeze("r1")).entries) == 1
+
+
+def test_a_component_that_comes_while_the_last_one_leaves_has_an_open_store(request):
+    place = place_of("file", request)
+    last, other = TokenSink(**place), TokenSink(**place)
+    found = []
+    coming = threading.Thread(target=lambda: found.append(other.connection))
+
+    class Users(WeakSet):
+        def __len__(self):
+            left = super().__len__()
+            if not coming.is_alive():
+                coming.start()
+                coming.join(0.1)
+            return left
+
+    last.connection.users = Users([last])
+    last.close_now()
+    coming.join()
+    assert found[0].store.head("a/b") is None
+    other.close_now()
 
 
 async def test_close_waits_for_writes_of_cancelled_requests(place):

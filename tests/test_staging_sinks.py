@@ -172,11 +172,17 @@ class TestPrefix:
 
     def test_the_memory_is_bounded_and_eviction_only_reads_again(self, sink, source):
         keys = self.staged(sink)
-        sink.connection.columns = LruCache(8)
+        sink.connection.columns = LruCache(264)
         sink.connection.store.reset()
         for _ in range(3):
             assert source.prefix(keys) == [11, 12, 21, 22] * 3
         assert costs(sink).requests["GET"] > 3
+
+    def test_a_short_row_counts_for_more_than_its_tokens(self, sink, source):
+        keys = self.staged(sink)
+        remembered = sink.connection.columns = LruCache(300)
+        source.prefix(keys)
+        assert [key for key in keys if remembered.get(key)] == keys[1:]
 
     def test_a_chain_in_another_order_or_of_another_parent_is_refused(self, sink, source):
         keys = self.staged(sink)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 
 import pytest
@@ -130,3 +131,29 @@ def test_a_loop_after_a_loop_is_served():
     writer = Writer(1)
     for _ in range(3):
         assert asyncio.run(writer.finish("r", asyncio.sleep(0, 7))) == 7
+
+
+def test_a_write_that_a_closed_loop_left_behind_is_pending_and_nobody_waits_for_it():
+    writer = Writer(4)
+
+    async def begin():
+        await asyncio.wait([asyncio.ensure_future(writer.finish("r1", asyncio.sleep(1000)))], timeout=0.01)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    loop.close()
+    assert not asyncio.run(asyncio.wait_for(writer.drain("r1", timeout=1000), 30))
+    assert not asyncio.run(asyncio.wait_for(writer.drain(timeout=1000), 30))
+    assert not writer.wait("r1", 1000)
+    assert writer.wait("r2", 0)
+
+
+def test_a_loop_that_ends_ends_the_writes_that_wait_for_their_turn_in_silence():
+    writer = Writer(1)
+    writes = [asyncio.sleep(1000) for _ in range(3)]
+
+    async def begin():
+        await asyncio.wait([asyncio.ensure_future(writer.finish("r1", one)) for one in writes], timeout=0.01)
+
+    asyncio.run(begin())
+    assert [inspect.getcoroutinestate(one) for one in writes] == [inspect.CORO_CLOSED] * 3

@@ -15,6 +15,7 @@
 # staging key or rollout id in each line.
 set -eu
 
+unset GYM_OBJSTORE_RUN_ID # all runs, not this shell's
 step=${1:-look}
 [ $# -eq 0 ] || shift
 report=${REPORT:-gc-report.jsonl}

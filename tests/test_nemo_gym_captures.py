@@ -351,6 +351,11 @@ def test_a_component_with_captures_in_its_kwargs_activates(name, place):
     assert (captures._active.settings, captures._active.redact) == (ordinary.settings, ("keys",))
 
 
+def test_captures_of_a_quoted_word_are_refused_not_taken_for_true(place):
+    with pytest.raises(Invalid, match="captures must be true or false, value='false'; write it without quotes"):
+        ours.TokenSink(**place, captures="false")
+
+
 def test_redact_without_captures_and_unknown_rules_are_refused(place):
     with pytest.raises(Invalid, match="captures: true"):
         ours.TokenSink(**place, redact=["keys"])

@@ -166,6 +166,20 @@ def test_an_empty_listing_is_believed_once_the_bucket_was_seen(canned: CannedS3,
     assert list(store.folders("a/")) == []
 
 
+@pytest.mark.parametrize("name", ["scan", "folders"])
+def test_a_listing_that_is_answered_as_an_object_says_what_endpoint_is(
+    canned: CannedS3, store: Store, backend: str, name: str
+):
+    """So an endpoint with the bucket in its path is answered."""
+    canned.answer = lambda _: refusal(404, "NoSuchKey")
+    if backend == "fsspec":  # s3fs says the same of an empty listing
+        assert not list(CALLS[name](store) or ())
+        return
+    with pytest.raises(NotFound) as caught:
+        CALLS[name](store)
+    assert caught.value.hint == "endpoint= is the server's address, without the bucket"
+
+
 def test_absence_is_certain_only_after_a_get_named_it(canned: CannedS3, backend: str):
     """A HEAD's answer has no body, so its 404 may as well mean the bucket."""
     canned.answer = lambda request: listing() if "list-type" in request.path else refusal(404, "NoSuchKey")

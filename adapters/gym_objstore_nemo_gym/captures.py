@@ -108,6 +108,9 @@ class Capturing:
         **options: Any,
     ) -> None:
         super().__init__(url, run_id, **options)  # type: ignore[call-arg] # of the component behind this one
+        if not isinstance(captures, bool):
+            hint = "write it without quotes; that of a variable is ${oc.decode:${oc.env:NAME}}"
+            raise Invalid(f"captures must be true or false, value={captures!r:.80}", kind="bad_option", hint=hint)
         if captures:
             activate(url, run_id, redact=redact, **options)
         elif redact is not None:

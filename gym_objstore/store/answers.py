@@ -15,6 +15,9 @@ from gym_objstore.errors import Denied, Invalid, NotFound, ObjstoreError, Unavai
 HEAD = "head"
 """The operation whose answers carry no body, so that a 404 has no code."""
 
+LIST = "list"
+"""The operation that names no object, so that none can be absent."""
+
 BAD_RANGE = "bad_range"
 """The kind of error for a range that begins where the object has ended."""
 
@@ -54,6 +57,9 @@ class _Meaning(NamedTuple):
 
 
 _ABSENT = _Meaning(NotFound, "notfound", "no such object")
+_NO_LISTING = _Meaning(
+    NotFound, "notfound", "there is nothing to list", "endpoint= is the server's address, without the bucket"
+)
 _NO_BUCKET = _Meaning(
     Invalid, "no_such_bucket", "the bucket does not exist", "create the bucket, or correct url= or endpoint="
 )
@@ -171,7 +177,7 @@ def no_answer(kind: str, call: Call, detail: object) -> ObjstoreError:
 
 def _meaning(answer: Answer, call: Call) -> _Meaning:
     if found := _BY_CODE.get(answer.code):
-        return found
+        return _NO_LISTING if found is _ABSENT and call.operation == LIST else found
     if answer.code == "AuthorizationHeaderMalformed" and "region" in answer.said:
         return _REGION
     if answer.status == 404 and call.operation == HEAD:  # noqa: PLR2004 - the HTTP status itself

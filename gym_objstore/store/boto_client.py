@@ -100,6 +100,28 @@ def _add_md5(request: Any, **_: object) -> None:
     request.headers["Content-MD5"] = base64.b64encode(digest).decode("ascii")
 
 
+def end_circles(core: Any) -> None:
+    """Have a botocore session end a listing whose page names the token again by which it was asked for.
+
+    s3fs pages by itself, and would go on for ever; botocore's own pages end so, too.
+    """
+    core.register("before-parameter-build.s3.ListObjectsV2", _remember_token)
+    core.register("after-call.s3.ListObjectsV2", _require_new_token)
+
+
+def _remember_token(params: Mapping[str, Any], context: dict[str, Any], **_: object) -> None:
+    context[_ASKED_BY] = params.get("ContinuationToken")
+
+
+def _require_new_token(parsed: Mapping[str, Any], context: Mapping[str, Any], **_: object) -> None:
+    from botocore.exceptions import PaginationError
+
+    token = parsed.get("NextContinuationToken")
+    if token and token == context.get(_ASKED_BY):
+        raise PaginationError(message="the listing goes in a circle")
+
+
+_ASKED_BY = "gym_objstore_asked_by"
 _KINDS = {
     "SSLError": "tls",
     "ConnectTimeoutError": "unreachable",
@@ -113,6 +135,7 @@ _KINDS = {
     "ProtocolError": "connection_lost",
     "OSError": "connection_lost",
     "ResponseParserError": "bad_answer",
+    "PaginationError": "bad_answer",
     "NoCredentialsError": "no_credentials",
     "PartialCredentialsError": "no_credentials",
     "SSOError": "expired_token",

@@ -209,6 +209,7 @@ def _s3_arguments(options: StoreOptions) -> dict[str, Any]:
     session = AioSession(profile=options.profile)
     session.register_component("data_loader", credentials.descriptions())
     boto_client.sign_bulk_removals(session, place)
+    boto_client.end_circles(session)
     return {
         "key": options.access_key_id,
         "secret": credentials.revealed(options.secret_access_key),
@@ -244,11 +245,13 @@ def _meaning(error: BaseException, call: Call, *, s3: bool) -> ObjstoreError | N
         case OSError(errno=errno.ENOSPC):
             return no_answer("disk_full", call, error)
         case ImportError():
-            return Unusable(text, kind="missing_extra", hint="install the package of that file system")
+            hint = "install the package of that file system, or write s3://, gs:// or az://, which need none"
+            return Unusable(text, kind="missing_extra", hint=hint)
         case NotImplementedError():
             return Invalid(text, kind=NOT_SUPPORTED, key=call.key)
         case ValueError():
-            return Invalid(text, kind="bad_url", key=call.key)
+            hint = "an S3-compatible server is s3://bucket with its address as endpoint="
+            return Invalid(text, kind="bad_url", key=call.key, hint=hint)
     return boto_client.translated(error, call)
 
 

@@ -111,7 +111,7 @@ class StoreOptions:
             raise Invalid(
                 f"unknown store option, option={', '.join(unknown)}",
                 kind="bad_option",
-                hint=f"the options are {', '.join(OPTIONS)}",
+                hint=f"beside url, and run_id and spill_dir of a component, the options are {', '.join(OPTIONS)}",
             )
         found = {"url": _url(url)}
         aws = parse_url(found["url"][0]).scheme == "s3"

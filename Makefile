@@ -54,7 +54,7 @@ test: $(VENV)/dev.stamp ## Run every test but the slow ones, on real servers
 	$(PYTHON) -m pytest -n $(WORKERS) --maxprocesses 8 -m "not slow" $(ARGS)
 
 test-slow: $(VENV)/dev.stamp ## Run the slow tests
-	$(PYTHON) -m pytest -m slow $(ARGS)
+	$(PYTHON) -m pytest -m slow -o faulthandler_timeout=1830 $(ARGS)
 
 test-wheel: $(VENV)/dev.stamp ## Build the wheel and run a part of the tests on it alone
 	@rm -rf $(WHEEL) && mkdir -p $(WHEEL)

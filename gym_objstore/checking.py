@@ -12,6 +12,7 @@ from gym_objstore.ids import spoken
 from gym_objstore.index import Index, read_index
 from gym_objstore.keys import FAMILIES, RUN_FOLDER, run_prefix
 from gym_objstore.run_keys import PROBES
+from gym_objstore.runs import name_runs
 from gym_objstore.tokens import Problem, Snapshot, listed_problems, read_snapshot
 from gym_objstore.trajectories import rebuild
 
@@ -57,13 +58,14 @@ class Report(NamedTuple):
 
 
 def runs() -> Flow[dict[str, tuple[str, ...]]]:
-    """Return every run id with the families that hold something of it."""
+    """Return every run id with the families that hold something of it; see ``name_runs`` for ids that are too long."""
     found: dict[str, list[str]] = {}
     for family in FAMILIES:
         for name in (yield from folders(f"{family}/")):
             if name != PROBES:
-                found.setdefault(spoken(name), []).append(family)
-    return {run: tuple(families) for run, families in sorted(found.items())}
+                found.setdefault(name, []).append(family)
+    named = yield from name_runs(found)
+    return {run: tuple(found[name]) for run, name in sorted((run, name) for name, run in named.items())}
 
 
 def rollouts(family: str, run_id: str) -> Flow[dict[str, str]]:

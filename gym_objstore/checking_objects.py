@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the gym_objstore authors
 # SPDX-License-Identifier: Apache-2.0
-"""Re-reading and re-hashing what no snapshot covers: captures, ledger rows, staged rows, receipts, packs, notes.
+"""Re-reading and proving what no snapshot covers: all but token entries, and tombstones, which nothing proves.
 
 A page of a listing at a time, so that a run of any size is checked in the memory of a few objects. What a rollout's
 token entries add up to is for ``checking``.
@@ -17,16 +17,16 @@ from gym_objstore.codec import unpack
 from gym_objstore.errors import Corrupt
 from gym_objstore.flow import Find, Flow, page, together
 from gym_objstore.ids import spoken
-from gym_objstore.keys import FENCES, PACKS, rollout_prefix, run_prefix
-from gym_objstore.names import parse_capture_name
+from gym_objstore.keys import FENCES, PACKS, RUN_FOLDER, TOMBSTONE, rollout_prefix, run_prefix
+from gym_objstore.names import parse_capture_name, parse_drop_name
 from gym_objstore.operations import Listing
-from gym_objstore.proofs import damage_of
-from gym_objstore.references import below
+from gym_objstore.proofs import damage_of, run_damage_of
+from gym_objstore.retirement import objects_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_IN_SNAPSHOTS = ("entries", "intents")
+_STONE = f"{FENCES}/{TOMBSTONE}"
 _LOSSES = {"captures": ("markers", "incomplete_marker"), "ledger": ("failures", "failure_row")}
 """The notes by which a family says that a call was lost: their kind, and what a finding calls it."""
 
@@ -51,32 +51,47 @@ def check_page(reading: Reading) -> Flow[Checked | None]:
     metas = yield from page(reading.listing)
     if metas is None:
         return None
-    wanted = [one for one in below(reading.run, metas) if _is_looked_at(reading.family, one[1])]
-    found = yield from together(
-        Find(meta.key, partial(_looked_at, reading.family, rollout, name)) for rollout, name, meta in wanted
-    )
+    wanted = [meta.key for meta in metas if _is_looked_at(reading.family, meta.key[len(reading.run) :])]
+    found = yield from together(Find(key, partial(_looked_at, reading, key[len(reading.run) :])) for key in wanted)
     findings = tuple(finding for some in found if some for finding in some)
     return Checked(len([some for some in found if some is not None]), findings)
 
 
-def _is_looked_at(family: str, name: str) -> bool:
-    kind = name.partition("/")[0]
-    return kind != FENCES and (family != "tokens" or kind not in _IN_SNAPSHOTS)
+def _is_looked_at(family: str, path: str) -> bool:
+    _, _, name = path.partition("/")
+    entry = family == "tokens" and name.startswith("entries/")
+    return bool(name) and not name.endswith("/") and name != _STONE and not entry
 
 
-def _looked_at(family: str, rollout: str, name: str, body: bytes) -> list[Finding]:
-    return list(_findings(family, rollout, name, body))
+def _looked_at(reading: Reading, path: str, body: bytes) -> list[Finding]:
+    return list(_findings(reading, path, body))
 
 
-def _findings(family: str, rollout: str, name: str, body: bytes) -> Iterator[Finding]:
-    kind = name.partition("/")[0]
-    where = f"object={family}/{name}"
-    damage = damage_of(family, f"{rollout}/{name}", body) or _unreadable(family, name, body)
+def _findings(reading: Reading, path: str, body: bytes) -> Iterator[Finding]:
+    rollout, _, name = path.partition("/")
+    family, kind = reading.family, name.partition("/")[0]
+    owner = "" if rollout == RUN_FOLDER else spoken(rollout)
+    where = f"object={family}/{name if owner else path}"
+    damage = _damage_of(reading, path, body) or _unreadable(family, name, body)
     if damage is not None:
         severity = "warning" if kind == PACKS else "error"  # a pack is a copy, which readers do without
-        yield Finding(severity, "corrupt", spoken(rollout), "", f"{damage}, {where}")
+        yield Finding(severity, "corrupt", owner, "", f"{damage}, {where}")
     if kind == _LOSSES.get(family, ("", ""))[0]:
-        yield Finding("warning", _LOSSES[family][1], spoken(rollout), "", where)
+        yield Finding("warning", _LOSSES[family][1], owner, "", where)
+
+
+def _damage_of(reading: Reading, path: str, body: bytes) -> str | None:
+    rollout, _, name = path.partition("/")
+    if rollout == RUN_FOLDER:
+        return run_damage_of(reading.family, reading.run.split("/")[1], name, body)
+    drop = parse_drop_name(name.removeprefix(f"{FENCES}/")) if name.startswith(FENCES) else None
+    if drop is None:
+        return damage_of(reading.family, path, body)
+    try:
+        objects_of(f"{reading.run}{rollout}/", drop, body)
+    except Corrupt as error:
+        return error.message
+    return None
 
 
 def _unreadable(family: str, name: str, body: bytes) -> str | None:

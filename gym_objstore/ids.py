@@ -51,8 +51,7 @@ def identifier(text: str) -> str | None:
     """
     if text == _EMPTY:
         return ""
-    head, mark, digest = text.rpartition(_HASHED)
-    if mark and _SHA256.fullmatch(digest) and _SEGMENT.fullmatch(head):
+    if is_hashed(text):
         return None
     try:
         if not _SEGMENT.fullmatch(text):
@@ -64,6 +63,12 @@ def identifier(text: str) -> str | None:
     except ValueError:
         pass
     raise Invalid(f"not a segment of this format, segment={text!r}", kind="foreign_segment")
+
+
+def is_hashed(text: str) -> bool:
+    """Say whether a segment is that of an id of which it has only the SHA-256."""
+    head, mark, digest = text.rpartition(_HASHED)
+    return bool(mark and _SHA256.fullmatch(digest) and _SEGMENT.fullmatch(head))
 
 
 def spoken(call: str) -> str:
@@ -78,7 +83,8 @@ def spoken(call: str) -> str:
 def require_id(identifier: str, what: str) -> str:
     """Return a non-empty id unchanged; raise ``Invalid`` naming ``what`` for anything else."""
     if not isinstance(identifier, str):
-        raise Invalid(f"{what} must be a string, type={type(identifier).__name__}", kind="bad_id")
+        found = type(identifier).__name__
+        raise Invalid(f"{what} must be a string, type={found}", kind="bad_id", hint="in YAML, put it into quotes")
     if not identifier:
         raise Invalid(f"{what} must not be empty", kind="bad_id")
     return identifier

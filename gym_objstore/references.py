@@ -97,30 +97,33 @@ class Fences:
 
     def __init__(self, before: float) -> None:
         self.retired, self._occupied = Marks(), Marks()
-        self._before, self._drops = before, False
+        self._before, self._drops = before, Marks()
 
     def add(self, rollout: bytes, name: str, meta: Meta) -> None:
         """Sort one object in."""
         if name == _STONE:
             self.retired.put(rollout)
-        elif name.startswith(_FENCED):
-            self._drops = self._drops or meta.modified <= self._before
-        else:
+        elif not name.startswith(_FENCED):
             self._occupied.put(rollout)
+        elif meta.modified <= self._before:
+            self._drops.put(rollout)
 
     @property
     def has_rests(self) -> bool:
-        """Whether anything stands behind a tombstone or is an old drop-intent."""
-        return self._drops or self.retired.meets(self._occupied)
+        """Whether anything stands behind a tombstone, an old drop-intent included."""
+        return self.retired.meets(self._occupied) or self.retired.meets(self._drops)
 
     def is_late(self, rollout: str, name: str) -> bool:
         """Say whether an object stands behind a tombstone."""
         return not name.startswith(_FENCED) and rollout in self.retired
 
     def is_stale_drop(self, rollout: str, name: str) -> bool:
-        """Say whether a drop-intent has nothing left to do: behind a tombstone it goes after the data it names."""
+        """Say whether a drop-intent has nothing left to do: its rollout is retired and the data that it names is gone.
+
+        Before that it keeps rivals from dropping another snapshot, and its consumer may sleep for any time.
+        """
         drop = name.startswith(_FENCED) and parse_drop_name(name[len(_FENCED) :])
-        return bool(drop) and not (rollout in self.retired and rollout in self._occupied)
+        return bool(drop) and rollout in self.retired and rollout not in self._occupied
 
 
 class References:

@@ -9,6 +9,7 @@ a fixed key, because every write asks for it; its body names what it retired.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gym_objstore.errors import Corrupt
@@ -57,8 +58,10 @@ def drop(claim: Claim) -> Flow[bool]:
 
     Returns when: True, the tombstone stands and the snapshot's objects are gone; False, the state is not
     the snapshot's or another consumer wants another one, and everything is kept.
-    Repeating: finishes a drop that was interrupted; True again for the same snapshot.
-    Raises: storage errors only, after which repeating is safe.
+    Repeating: finishes a drop that was interrupted; True again for the same snapshot, until somebody retires the
+    rollout, whose tombstone no longer tells what was dropped.
+    Raises: storage errors, after which repeating is safe; ``Corrupt`` where a drop was interrupted and what it left to
+    finish it is damaged, and then everything is kept behind the tombstone.
     """
     index = yield from read_index(claim.rollout)
     if index.tombstone or (index.snapshot_id, index.version) != (claim.snapshot_id, claim.version):
@@ -88,25 +91,46 @@ def _finish(claim: Claim) -> Flow[bool]:
     """Complete a drop behind its own tombstone; the names to delete are in any of its drop-intents.
 
     The intent of whoever put the tombstone is never withdrawn and is deleted after the data. So it is listed
-    once the tombstone was seen, or the data is gone. One that was listed and cannot be read says nothing.
+    once the tombstone was seen, or the data is gone.
     """
     if (yield from _tombstone(claim)) != claim.tombstone:
         return False
     index = yield from read_index(claim.rollout)
-    for name in index.drops:
-        if name.snapshot == claim.snapshot_id:
-            objects = yield from find(drop_key(claim.rollout, name), _objects_in)
-            if objects is not None:
-                yield from _remove(claim, objects, index)
-                break
+    objects = yield from _intended(claim, index)
+    if objects is not None:
+        yield from _remove(claim, objects, index)
     return True
 
 
-def _objects_in(intent: bytes) -> list[str]:
+def _intended(claim: Claim, index: Index) -> Flow[list[str] | None]:
+    """Return what the drop-intents of the snapshot name; None where there is none any more, and so no data.
+
+    Raises ``Corrupt`` where all are damaged: which of the objects behind the fence came late is not known then.
+    """
+    damaged: Corrupt | None = None
+    for name in index.drops:
+        if name.snapshot == claim.snapshot_id:
+            try:
+                objects = yield from find(drop_key(claim.rollout, name), partial(objects_of, claim.rollout, name))
+            except Corrupt as error:
+                damaged = error
+            else:
+                if objects is not None:
+                    return objects
+    if damaged is not None and index.state:
+        raise damaged
+    return None
+
+
+def objects_of(rollout: str, name: DropName, intent: bytes) -> list[str]:
+    """Return the names of a snapshot's objects from a drop-intent; ``Corrupt`` unless they are what its name says."""
     objects = read_object(intent).get("objects")
-    if not isinstance(objects, list) or not all(isinstance(one, str) for one in objects):
-        raise Corrupt("the object is no drop-intent", kind="foreign_object")
-    return objects
+    if isinstance(objects, list) and all(isinstance(one, str) for one in objects):
+        index = index_keys(rollout, (rollout + one for one in objects))
+        if index.snapshot_id == name.snapshot and intent == write_object(objects=index.state):
+            return index.state
+    reason, hint = "the drop-intent does not name the objects of its snapshot", "retire the rollout"
+    raise Corrupt(reason, kind="foreign_object", key=drop_key(rollout, name), hint=hint)
 
 
 def _tombstone(claim: Claim) -> Flow[bytes | None]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from gym_objstore.keys import RUN_FOLDER, run_prefix
+from gym_objstore.keys import FAMILIES, RUN_FOLDER, run_prefix
 
 PROBES = "!probe"
 """The segment of no run, below which ``doctor`` tries what it may do."""
@@ -13,6 +13,11 @@ PROBES = "!probe"
 def probe_key(family: str, kind: str) -> str:
     """Return the key of the harmless object that stands for all of a kind, or for a run's own (``RUN_FOLDER``)."""
     return f"{family}/{PROBES}/{kind if kind == RUN_FOLDER else f'doctor/{kind}'}/probe"
+
+
+def writer_keys_at(run: str) -> tuple[str, ...]:
+    """Return the keys of the writer markers of the run at a segment, one for each family."""
+    return tuple(f"{family}/{run}/{RUN_FOLDER}/writer" for family in FAMILIES)
 
 
 def run_folder(family: str, run_id: str) -> str:

@@ -4,7 +4,8 @@
 
 The descriptor's name is the SHA-256 of its bytes, which depend on the settings alone. So creating a run twice with
 the same settings is one object, and a run id that is used with two settings is a second one that every reader
-finds, without any compare-and-swap. Removing a run is for ``run_removal``.
+finds, without any compare-and-swap. A run id that is too long for its segment is read from a writer marker. Removing
+a run is for ``run_removal``.
 """
 
 from __future__ import annotations
@@ -15,15 +16,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from gym_objstore.digests import canonical_json, sha256_hex
-from gym_objstore.errors import Conflict, Corrupt, Invalid, NotFound, Retired
-from gym_objstore.flow import Find, Flow, Head, Scan, put, together
+from gym_objstore.errors import Conflict, Corrupt, Denied, Invalid, NotFound, Retired
+from gym_objstore.flow import Find, Flow, Head, Scan, find, put, together
+from gym_objstore.ids import is_hashed, segment, spoken
 from gym_objstore.objects import read_object, write_object
-from gym_objstore.run_keys import closed_key, descriptor_key, descriptor_prefix
+from gym_objstore.run_keys import closed_key, descriptor_key, descriptor_prefix, writer_keys_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gym_objstore.store import Meta
+
+
+CLOSED = write_object(closed=True)
+"""What the marker of every closed run holds."""
 
 
 class Descriptor(NamedTuple):
@@ -98,8 +104,38 @@ def close_run(run_id: str) -> Flow[bool]:
     """
     (standing,) = yield from together([Head(closed_key(run_id))])
     if standing is None:
-        yield from put(closed_key(run_id), write_object(closed=True))
+        yield from put(closed_key(run_id), CLOSED)
     return standing is None
+
+
+def name_runs(segments: Iterable[str]) -> Flow[dict[str, str]]:
+    """Return the run id of each segment of a run: where the segment has only its hash, from a writer marker.
+
+    Costs one GET for each such run, and more where the first family has none. A run that left no marker that can be
+    read goes by its segment, as do folders that are no run of this format. Raises: storage errors.
+    """
+    named = {}
+    for one in segments:
+        named[one] = (yield from _announced(one)) if is_hashed(one) else spoken(one)
+    return named
+
+
+def _announced(run: str) -> Flow[str]:
+    for key in writer_keys_at(run):
+        try:
+            found = yield from find(key, partial(_said_run, run))
+        except (Corrupt, Denied):
+            continue  # another family may say it
+        if found is not None:
+            return found
+    return run
+
+
+def _said_run(run: str, body: bytes) -> str:
+    said = read_object(body).get("run_id")
+    if not isinstance(said, str) or segment(said) != run:
+        raise Corrupt("the object is no writer marker of this run", kind="foreign_object")
+    return said
 
 
 def _pack(settings: Mapping[str, Any]) -> bytes:

@@ -4,7 +4,8 @@
 
 One file per write: a JSON line that says where it belongs, then the body. Files are complete or absent
 (written aside, fsynced, renamed), so several processes may share the folder, and a replay that is
-interrupted or done twice is harmless: every write here is idempotent.
+interrupted or done twice is harmless: every write here is idempotent. A file is locked while it is written aside, so
+that what a killed process left can be told from what another one is writing, in whatever container that is.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 1 << 30
 """What one store's spill may hold before it refuses more, loudly."""
+
+UNFINISHED_SECONDS = 3_600
+"""How old an unfinished file has to be before it may go: its writer locks it right after it made it, not before."""
+
+_UNFINISHED = ".part"
 
 
 class Spilled(NamedTuple):
@@ -92,6 +98,7 @@ class Spill:
     def _size(self) -> int:
         """Return the bytes kept, by all processes as of a second ago: an outage keeps thousands of files."""
         if time.monotonic() > self._measured_at + 1:
+            _remove_abandoned(self.folder)
             files = self._files()
             self._measured_at, self._depth = time.monotonic(), len(files)
             self._measured = sum(_size_of(file) for file in files)
@@ -119,17 +126,41 @@ def replay(put: Put) -> Flow[None]:
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    aside = path.with_suffix(".part")
+    aside = path.with_suffix(_UNFINISHED)
     with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.rename(path)
+        try:
+            _lock(file.fileno())
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            aside.rename(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)  # a full disk would be full of parts
+            raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file until it is closed; False if another process has it, or this file system knows no locks."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl  # not everywhere, and so not at the top: what keeps nothing on a disk works without
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what processes left that were killed while they wrote here. What cannot be judged stays."""
+    for aside in folder.glob(f"*{_UNFINISHED}"):
+        with contextlib.suppress(OSError), open(os.open(aside, os.O_RDWR | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123
+            old = os.fstat(file.fileno()).st_mtime < time.time() - UNFINISHED_SECONDS
+            if old and _lock(file.fileno()):
+                aside.unlink()  # names are not used again: a file that was finished meanwhile has another one
 
 
 def _read(path: Path) -> Spilled:

@@ -5,8 +5,8 @@
 A row is referred to, one after the other, by its call's intent, its ledger row, the receipt and the list of a
 checkpoint. ``sweep`` lists the rows first and the referrers in that order, so that one on its way from one to the
 next is seen somewhere; the checkpoints' lists are read last, by whoever is given what was found. Age alone condemns
-no record, and nothing younger than the grace period is looked at. Only a drop-intent, to which nothing can refer,
-goes by age: a drop takes seconds, so the consumer of one that outlived the grace period is dead.
+nothing, and nothing younger than the grace period is looked at. A drop-intent goes only behind the tombstone, after
+the data that it names: until then nobody knows whether its consumer is dead or asleep.
 """
 
 from __future__ import annotations
@@ -123,13 +123,12 @@ def remove(doomed: Sequence[Rest]) -> Flow[list[Rest]]:
     Returns when: no listing shows the removed. Repeating: changes nothing. Raises: storage errors, after which
     repeating is safe.
     """
-    late = [rest for rest in doomed if rest.kind == LATE_WRITE]
-    stones = list(dict.fromkeys(_stone(rest) for rest in late))
+    stones = list(dict.fromkeys(_stone(rest) for rest in doomed if rest.kind != ORPHAN))
     answers = yield from together(map(Head, [*(rest.meta.key for rest in doomed), *stones]))
     standing = {stone for stone, meta in zip(stones, answers[len(doomed) :], strict=True) if meta is not None}
     pairs = zip(doomed, answers[: len(doomed)], strict=True)
     same = [rest for rest, meta in pairs if meta is not None and meta.modified <= rest.meta.modified]
-    gone = [rest for rest in same if rest.kind != LATE_WRITE or _stone(rest) in standing]
+    gone = [rest for rest in same if rest.kind == ORPHAN or _stone(rest) in standing]
     yield from delete(rest.meta.key for rest in gone)
     return gone
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gym_objstore.errors import Invalid
 from gym_objstore.flow import Flow, fold
-from gym_objstore.ids import spoken
 from gym_objstore.keys import CONSUMED, FAMILIES, FENCES, RUN_FOLDER, TOMBSTONE, run_prefix
+from gym_objstore.runs import name_runs
 from gym_objstore.store.marks import mark_of
 
 if TYPE_CHECKING:
@@ -79,15 +79,18 @@ class Prices(NamedTuple):
 def usage(run_id: str | None = None, *, now: float) -> Flow[list[Used]]:
     """Count what a run has, or every run of the store; ``now`` is Unix time by a clock near the store's.
 
-    One request per thousand objects, and at least one for each family. Changes nothing. Raises: storage errors.
+    One request per thousand objects, at least one for each family, and those of ``name_runs``. Changes nothing.
+    Raises: storage errors.
     """
     total: Counter[tuple[str, str, str, str, str]] = Counter()
     for family in FAMILIES:
         counted = _Family(now)
         yield from fold(run_prefix(family, run_id) if run_id else f"{family}/", counted.take)
         counted.settle(family, total)
-    keys = dict.fromkeys(key[:4] for key in sorted(total))
-    return [Used(*key, total[*key, "objects"], total[*key, "bytes"]) for key in keys]
+    named = yield from name_runs(dict.fromkeys(run for run, *_ in total))
+    keys = dict.fromkeys(key[:4] for key in total)
+    found = [Used(*key, total[*key, "objects"], total[*key, "bytes"]) for key in keys]
+    return sorted(one._replace(run_id=named[one.run_id]) for one in found)
 
 
 class _Family:
@@ -132,8 +135,8 @@ class _Family:
     def settle(self, family: str, total: Counter[tuple[str, str, str, str, str]]) -> None:
         """Add what was counted to a total."""
         for (run, age, unit), count in self._own.items():
-            total[spoken(run), family, "run", age, unit] += count
-        runs = [spoken(run) for run in self._runs]
+            total[run, family, "run", age, unit] += count
+        runs = list(self._runs)
         for record in self._rollouts.values():
             for fence, state in enumerate(_states(record[1])):
                 for number, age in enumerate(AGES):

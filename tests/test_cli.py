@@ -14,6 +14,7 @@ from gym_objstore.captures import Line, capture_put
 from gym_objstore.cli.app import EXIT_CODES, app
 from gym_objstore.errors import ObjstoreError
 from gym_objstore.flow import run
+from gym_objstore.keys import rollout_prefix, tombstone_key
 from gym_objstore.objects import announcement
 from gym_objstore.spill import Spill
 from gym_objstore.store.opening import open_store
@@ -140,6 +141,13 @@ def test_a_rollout_whose_id_is_too_long_for_its_key_is_checked_too(url, store):
     run(put_entry("run-1", make_entry("x" * 300)), store)
     found = document("check", "--url", url, "--run-id", "run-1")
     assert (found["rollouts"], found["damaged"]) == (3, False)
+    alone = document("check", "x" * 300, "--url", url, "--run-id", "run-1")
+    assert (alone["rollouts"], alone["damaged"]) == (1, False)
+
+
+def test_a_run_whose_id_is_too_long_for_its_key_is_known_by_it(url, store):
+    store.put(tombstone_key(rollout_prefix("tokens", "y" * 300, "r1")), b"{}")
+    assert document("check", "--url", url, "--run-id", "y" * 300)["damaged"] is False
 
 
 def test_spill_lists_and_replays(url, tmp_path):

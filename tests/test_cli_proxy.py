@@ -100,6 +100,13 @@ def test_it_says_where_to_point_clients_captures_and_ends_cleanly(upstream, plac
     assert capture["model_ref"]["name"] == "policy"
 
 
+def test_a_head_without_end_is_refused(upstream, place):
+    with serving(upstream) as url, proxying(url, *place) as proxy:
+        answer = httpx.get(f"{proxy.url}/healthz", headers={"x-long": "a" * 1_000_000})
+        assert answer.status_code == 400
+        assert httpx.get(f"{proxy.url}/healthz").json() == {"alive": True}
+
+
 def test_an_answer_under_way_is_finished_and_captured_after_the_signal(upstream, place, store):
     question = {**QUESTIONS[CHAT], "stream": True, "metadata": {"pause": 0.1}}
     with serving(upstream) as url, proxying(url, *place) as proxy:

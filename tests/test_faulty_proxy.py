@@ -60,7 +60,7 @@ def test_signed_requests_pass_in_both_forms_and_are_counted(proxy, server, prefi
     assert not proxy.happened
 
 
-@pytest.mark.parametrize("backend", ["obstore", "boto"])
+@pytest.mark.parametrize("backend", ["obstore", "boto", "fsspec"])
 @pytest.mark.parametrize(
     ("fault", "error", "kind"),
     [
@@ -80,15 +80,18 @@ def test_signed_requests_pass_in_both_forms_and_are_counted(proxy, server, prefi
 def test_a_put_that_fails_is_our_error_and_is_done_or_not(seaweedfs_server, prefix, backend, fault, error, kind):
     with FaultyProxy(seaweedfs_server.endpoint) as proxy:
         store = opened(proxy, seaweedfs_server, prefix, backend=backend)
-        proxy.choose = only("PUT", fault, times=2 if fault == "expired" else 1)  # one renewal is always tried
+        # One renewal is always tried. Below s3fs, aiohttp repeats a request once whose connection was lost, and
+        # aiobotocore then says that nobody answers.
+        cut_off = backend == "fsspec" and kind == "connection_lost"
+        proxy.choose = only("PUT", fault, times=2 if fault == "expired" or cut_off else 1)
         with pytest.raises(error) as caught:
             store.put("a/1", BODY)
-        assert caught.value.kind == kind
+        assert caught.value.kind == ("unreachable" if cut_off else kind)
         assert (store.head("a/1") is not None) == (fault in ("lost", "hang"))
         store.close()
 
 
-@pytest.mark.parametrize("backend", ["obstore", "boto"])
+@pytest.mark.parametrize("backend", ["obstore", "boto", "fsspec"])
 @pytest.mark.parametrize("fault", ["cut", "truncated", "corrupted"])
 def test_a_body_that_is_damaged_on_the_way(proxy, server, prefix, backend, fault):
     """Half a body is never returned. A changed bit is not seen here: digests find it."""
@@ -130,7 +133,7 @@ def page(request):
     return Reply(200, body.encode(), {"Content-Type": "application/xml"})
 
 
-@pytest.mark.parametrize("backend", ["obstore", "boto"])
+@pytest.mark.parametrize("backend", ["obstore", "boto", "fsspec"])
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_token_that_is_repeated_shows_nothing_twice_and_never_goes_on_for_ever(backend, waits):
     async def wait(store):

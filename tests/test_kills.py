@@ -133,6 +133,7 @@ def test_a_sweeper_that_is_killed_has_removed_nothing_that_is_needed(kind, kills
             run(staging.stage(RUN, staged_call(call, rollout_id="r0")), store)
         died += Child(doomed.sweep_run, one, moment).killed
         assert len(run(staging.fetch(RUN, [needed]), store)) == 1
+        assert check(store, "r0") == {"dangling_intent"}
         assert Child(doomed.sweep_run, one, 1_000_000).said[-1] == "swept"
         assert [meta.key for meta in store.scan("staged/")] == [f"staged/{RUN}/{needed.replace('/', '/rows/', 1)}"]
         store.close()
@@ -228,6 +229,7 @@ def test_a_full_disk_fails_the_write_at_once_and_leaves_no_part(tmp_path, monkey
     assert kind == ("spill_failed" if spill_is_full_too else "disk_full")
     assert check(store_at(place), "r0") == {"dangling_intent"}
     assert [path.name for path in (tmp_path / "store").rglob("*") if path.name.startswith("\N{SECTION SIGN}")] == []
+    assert list((tmp_path / "spill").rglob("*.part")) == []
     assert len(Spill(tmp_path / "spill", place["url"])) == (0 if spill_is_full_too else 1)
 
 

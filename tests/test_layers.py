@@ -33,7 +33,7 @@ FLOORS = (
         "what is recorded and hashed knows no store",
         """digests records sealing fingerprint responses stamps codec wire_* staging_digests reasons portable bodies
         correlation calls calls_* capture_record sse sse_* reassembly redaction attachment routed_experts
-        staged_attachments staged_chains staged_rows staged_tensors""",
+        staged_attachments staged_chains staged_columns staged_rows staged_tensors""",
     ),
     Floor("store", "a store knows objects, not what they mean", "store store.* observing"),
     Floor("flow", "operations and the drivers that play them on a store", "flow operations threads computing"),
@@ -48,8 +48,8 @@ FLOORS = (
     Floor(
         "faces",
         "where flows meet a store, a clock and a user",
-        """settings cache writer spill connection capture_store sinks ledgers staging_sinks installed rollout_capture
-        observers observing_* metrics preflight
+        """settings cache writer spill replaying connection capture_store sinks ledgers staging_sinks installed
+        rollout_capture observers observing_* metrics preflight
         gym_folder gym_pieces gym_import gym_export reading parquet
         client client_* control_* external_* http http_*
         middleware middleware_* proxy proxy.* proxy_* diagnosis demo demo.* cli cli.* __main__ __init__""",

@@ -4,7 +4,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import multiprocessing
 import os
+import time
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +64,89 @@ def test_an_unfinished_file_is_no_kept_write(spill):
     path = spill.keep(Put(KEY, b"x"))
     path.with_suffix(".part").write_bytes(b"half")
     assert len(list(spill.kept())) == 1
+
+
+def unfinished(spill, name, hours):
+    path = spill.folder / f"{name}.part"
+    spill.folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"half")
+    then = time.time() - 3_600 * hours
+    os.utime(path, (then, then))
+    return path
+
+
+def test_what_a_killed_process_left_unfinished_goes_once_it_is_old(spill):
+    """The next process that keeps a write removes it; a young one may be one that is not locked yet."""
+    old, young = unfinished(spill, "old", 1.1), unfinished(spill, "young", 0.9)
+    spill.keep(Put(KEY, b"x"))
+    assert (old.exists(), young.exists()) == (False, True)
+    assert [kept.put.body for kept in spill.kept()] == [b"x"]
+
+
+def keep_and_wait(folder, sender):
+    """Begin to keep a write and never end, in a process of its own."""
+
+    def hang(_):
+        sender.send("writing")
+        time.sleep(600)
+
+    os.fsync = hang
+    Spill(folder, "s3://bucket").keep(Put(KEY, b"theirs"))
+
+
+def test_what_a_living_process_is_writing_stays_however_old_it_is(spill, tmp_path):
+    """And goes once that process was killed: a lock is the kernel's, in whatever container who holds it is."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    writer = context.Process(target=keep_and_wait, args=(tmp_path, sender), daemon=True)
+    writer.start()
+    assert receiver.recv() == "writing"
+    (path,) = spill.folder.glob("*.part")
+    os.utime(path, (0, 0))
+    spill.keep(Put(KEY, b"x"))
+    assert path.exists()
+    writer.kill()
+    writer.join()
+    Spill(tmp_path, "s3://bucket").keep(Put(KEY, b"y"))
+    assert not path.exists()
+    assert [kept.put.body for kept in spill.kept()] == [b"x", b"y"]
+
+
+def test_on_a_file_system_without_locks_what_is_unfinished_stays(spill, monkeypatch):
+    def without(*_):
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", without)
+    old = unfinished(spill, "old", 48)
+    spill.keep(Put(KEY, b"x"))
+    assert old.exists()
+    assert [kept.put.body for kept in spill.kept()] == [b"x"]
+
+
+def test_what_cannot_be_removed_holds_up_no_write(spill, tmp_path):
+    folder = unfinished(spill, "x", 48)
+    folder.unlink()
+    folder.mkdir()
+    link = folder.with_name("link.part")
+    (tmp_path / "theirs").write_bytes(b"theirs")
+    link.symlink_to(tmp_path / "theirs")
+    os.utime(link, (0, 0))
+    spill.keep(Put(KEY, b"x"))
+    assert (folder.is_dir(), link.is_symlink(), (tmp_path / "theirs").read_bytes()) == (True, True, b"theirs")
+
+
+@pytest.mark.parametrize("failing", ["fsync", "rename"])
+def test_a_write_that_fails_leaves_nothing_behind(spill, monkeypatch, failing):
+    """A full disk would be full of parts."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*((os, "fsync") if failing == "fsync" else (Path, "rename")), full)
+        with pytest.raises(Unavailable, match="no room"):
+            spill.keep(Put(KEY, b"x"))
+    assert list(spill.folder.iterdir()) == []
 
 
 def test_a_full_spill_refuses_loudly(spill, monkeypatch):

@@ -220,11 +220,23 @@ def drop_intent(rollout="rollout-1"):
     return f"tokens/{RUN}/{rollout}/fences/drop.{64 * 'a'}.{16 * 'b'}"
 
 
-def test_a_drop_intent_goes_when_its_consumer_is_dead(memory):
+def test_a_drop_intent_stays_while_its_rollout_is_not_retired_however_old_it_is(memory):
+    """Its consumer may be asleep: without it a rival could retire another snapshot."""
     run(begin_call(RUN, "rollout-1", "c0"), memory)
+    memory.put(drop_intent(), b"{}")
+    assert found_in(memory).rests == ()
+    run(retire(tokens.FAMILY, RUN, ["rollout-1"]), memory)
     memory.put(drop_intent(), b"{}")
     assert [rest.kind for rest in found_in(memory).rests] == ["stale_drop"]
     assert found_in(memory, now=time.time()).rests == ()
+
+
+def test_a_drop_intent_whose_tombstone_was_lifted_meanwhile_stays(memory):
+    run(retire(tokens.FAMILY, RUN, ["rollout-1"]), memory)
+    memory.put(drop_intent(), b"{}")
+    found = found_in(memory)
+    memory.delete([f"tokens/{RUN}/rollout-1/fences/tombstone"])
+    assert run(remove_orphans(found), memory) == []
 
 
 def test_a_drop_intent_behind_a_tombstone_goes_after_the_data_it_names(memory):

@@ -58,8 +58,8 @@ def gc(
 ) -> None:
     """Find what may go of a run, or of every run, and write a report; remove it with --apply REPORT or --delete.
 
-    What may go: staged rows that nothing refers to (orphan), writes behind a tombstone (late_write), drop-intents of
-    dead consumers (stale_drop), and whole runs by --expire-after (expired). Nothing goes that the list of a
+    What may go: staged rows that nothing refers to (orphan), writes behind a tombstone (late_write), drop-intents that
+    were left there (stale_drop), and whole runs by --expire-after (expired). Nothing goes that the list of a
     --checkpoint names, or while a reference cannot be read. Without --apply or --delete nothing is changed.
     """
     from gym_objstore.garbage import Policy

@@ -116,14 +116,17 @@ def check(
 def _prefixes(store: Store, run_id: str, rollout_id: str | None) -> dict[str, str]:
     """Return the token prefixes to check by rollout. Raises ``NotFound`` for a rollout that no family holds."""
     from gym_objstore.checking import rollouts
+    from gym_objstore.ids import segment, spoken
     from gym_objstore.keys import FAMILIES
 
     found = run(rollouts(_FAMILY, run_id), store)
     if rollout_id is None:
         return found
-    if rollout_id in found:
-        return {rollout_id: found[rollout_id]}
-    if not any(rollout_id in run(rollouts(family, run_id), store) for family in FAMILIES if family != _FAMILY):
+    names = {rollout_id, spoken(segment(rollout_id))}  # a long id may be listed by its segment
+    if known := [found[one] for one in names if one in found]:
+        return {rollout_id: known[0]}
+    others = (run(rollouts(family, run_id), store) for family in FAMILIES if family != _FAMILY)
+    if not any(names & set(one) for one in others):
         raise no_rollout(run_id, rollout_id)
     return {}
 

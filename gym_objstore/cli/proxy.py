@@ -96,10 +96,13 @@ def _require_packages() -> None:
 async def _serve(app: Asgi, store: CaptureStore, bound: socket.socket, upstream: str) -> None:
     import uvicorn
 
+    from gym_objstore.proxy_heads import BoundedHeads
+
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     await _require_usable(store)
     config = uvicorn.Config(
         app,
+        http=BoundedHeads,
         lifespan="on",
         ws="none",
         log_config=None,

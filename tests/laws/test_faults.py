@@ -25,10 +25,21 @@ from gym_objstore.store.opening import open_store
 from gym_objstore.store.retrying import RetryingStore
 from gym_objstore.testing.faulty_proxy import FaultyProxy
 from gym_objstore.tokens import freeze
-from tests.laws.troubled import CALLS, DAMAGING, ENTRIES, HONEST, LYING, ROLLOUTS, RUN, Play, Shown, Witness, in_memory
+from tests.laws.troubled import (
+    CALLS,
+    DAMAGING,
+    ENTRIES,
+    GROUP,
+    HONEST,
+    LYING,
+    ROLLOUTS,
+    RUN,
+    Play,
+    Shown,
+    Witness,
+    in_memory,
+)
 from tests.server_pool import BUCKET
-
-GROUP = 25
 
 
 def over(play, rollout):
@@ -157,7 +168,8 @@ def promise_9_repeating_finishes(play, rollout):
             left = {meta.key for meta in play.witness.scan(prefix)}
             assert not objects_of(play, rollout, one.payload) & left - late
         else:
-            assert not one.answer
+            # A retirement puts its own tombstone in place of a drop's, which then no longer says whose it was.
+            assert not one.answer or play.of("retire", rollout, "done", "failed")
             assert play.index(rollout).state == before.state
     report = run(check_rollout(rollout, prefix), play.witness)
     explained = {"conflict", "incomplete_marker", "dangling_intent", "late_write", "unfinished_drop", "unplaced_call"}
@@ -287,11 +299,15 @@ def write_unfenced(monkeypatch):
     [(swallow, "promise_1"), (forget_markers, "promise_4"), (write_unfenced, "promise_7")],
 )
 def test_the_planted_bug_is_found(plant, promise, monkeypatch, tmp_path):
+    """By few seeds of many: one run in twenty or so has what it takes, and which ones changes with the code."""
     plant(monkeypatch)
-    found = set()
-    for seed in range(30):
-        try:
-            judge(in_memory(seed, tmp_path / str(seed)), ALL)
-        except BaseException as error:  # noqa: BLE001 - whatever the law says
-            found.add(error.__notes__[0][: len(promise)])
-    assert promise in found
+    assert any(promise in broken_in(seed, tmp_path / str(seed)) for seed in range(300))
+
+
+def broken_in(seed, spill):
+    """Return the first law that a run broke, empty if none."""
+    try:
+        judge(in_memory(seed, spill), ALL)
+    except BaseException as error:  # noqa: BLE001 - whatever the law says
+        return error.__notes__[0]
+    return ""

@@ -3,7 +3,8 @@
 """No sweep takes a row from whoever still needs it, in any schedule beside those who write and retire.
 
 In the explorer's bucket everything is old from the start, so what these scenarios prove holds without the
-grace period: a row is safe by its intent, its ledger row, its receipt or the list of a checkpoint.
+grace period: a row is safe by its intent, its ledger row, its receipt or the list of a checkpoint, and a rollout of
+which two snapshots are to be dropped by the intents of its consumers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ from gym_objstore.testing.explorer import Bounds, explore
 from gym_objstore.testing.staged_rollouts import staged_call
 from gym_objstore.tokens import begin_call
 from tests.finished import RUN, commit_of
+from tests.laws import cast
+from tests.laws.promises import (
+    promise_8_one_snapshot_is_retired,
+    promise_9_dropped_means_gone,
+    promise_9_nothing_vanishes_from_a_live_rollout,
+    promise_9_repeating_finishes,
+)
 
 ROLLOUT = "rollout-1"
 RECORD = staged_call("c0")
@@ -66,12 +74,12 @@ def step(what, flow):
     return stage
 
 
-def sweeper(*, wrong_order=False):
+def sweeper(run_id=RUN, *, wrong_order=False):
     """One who looks for orphans and then removes what no checkpoint lists."""
 
     def stage(log, _):
         kept = (yield from find(CHECKPOINT, bytes.decode)) if wrong_order else None
-        found = yield from find_orphans(RUN, now=1.0, grace=0.0)
+        found = yield from find_orphans(run_id, now=1.0, grace=0.0)
         if not wrong_order:
             kept = yield from find(CHECKPOINT, bytes.decode)
         removed = yield from remove_orphans(found, (kept or "").split())
@@ -175,5 +183,24 @@ def test_a_sweep_whose_listings_have_pages(late, other, start):
     result = play(
         sweeper(), other(), start=start, bounds=Bounds(crashes=0, lost=0, second_page=lambda key: late in key)
     )
+    assert not result.violations, str(result)
+    assert result.schedules > 1_000_000
+
+
+DROPPED = cast.stored(tokens.put_entry(cast.RUN, cast.A))
+
+
+def test_a_sweep_beside_two_consumers_of_which_one_may_sleep_for_ever():
+    """An intent to drop holds its rollout however old it is: nobody knows whether its consumer is dead."""
+    marked = {**DROPPED, cast.LOST.key: cast.LOST.body}
+    first = cast.holder("first", 0x100, cast.wanted(DROPPED))
+    second = cast.holder("second", 0x200, cast.wanted(marked))
+    laws = (
+        promise_8_one_snapshot_is_retired,
+        promise_9_dropped_means_gone,
+        promise_9_repeating_finishes,
+        promise_9_nothing_vanishes_from_a_live_rollout,
+    )
+    result = explore([sweeper(cast.RUN), cast.marker("writer"), first, second], DROPPED, laws, CRASHING)
     assert not result.violations, str(result)
     assert result.schedules > 1_000_000

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+import pytest
+
 from gym_objstore import CaptureLedger, StagingSink, TokenSink, TokenSource, connection, flow, ledger, sinks, tokens
 from gym_objstore.errors import Conflict, Corrupt, Denied, NotFound, ObjstoreError, Retired, Unavailable
 from gym_objstore.flow import run
@@ -52,6 +54,18 @@ RECORDS = {
 HONEST = ("refused", "lost", "late", "hung", "expired", "full", "denied", "broken", "repeated")
 DAMAGING = (*HONEST, "truncated", "corrupted")
 LYING = (*DAMAGING, "short", "stale")
+
+GROUP = 25
+OFTEN = 500
+
+
+def in_groups(count: int, *, often: int) -> list[Any]:
+    """Return groups of seeds: small ones up to ``count`` for every run, large ones up to ``often`` for slow ones."""
+    few = [pytest.param(range(at, at + GROUP), id=f"{at}") for at in range(0, count, GROUP)]
+    slow = [pytest.mark.slow, pytest.mark.timeout(900)]
+    many = [pytest.param(range(at, at + OFTEN), id=f"{at}", marks=slow) for at in range(count, often, OFTEN)]
+    return few + many
+
 
 _ERRORS = {
     Retired: "retired",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from gym_objstore.codec import unpack
+from gym_objstore.codec import unpack_named
 from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt
 from gym_objstore.ids import segment
@@ -30,6 +30,8 @@ from gym_objstore.staged_rows import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from gym_objstore.codec import Named
 
 Check: TypeAlias = "Callable[[str, bytes], bool]"
 """Says whether a body is what its name promises."""
@@ -70,19 +72,10 @@ def _damage(check: Check | None, name: str, body: bytes) -> str | None:
     return None if fits else "its bytes are not those that its name promises"
 
 
-def _entry(name: str, body: bytes) -> bool:
-    parsed = parse_entry_name(name)
-    return parsed is None or sha256_hex(unpack(body, parsed.format)) == parsed.digest
-
-
-def _capture(name: str, body: bytes) -> bool:
-    parsed = parse_capture_name(name)
-    return parsed is None or sha256_hex(unpack(body, parsed.format)) == parsed.digest
-
-
-def _pack(name: str, body: bytes) -> bool:
-    parsed = parse_pack_name(f"{PACKS}/{name}")
-    return parsed is None or sha256_hex(unpack(body, parsed.format)) == parsed.digest
+def _text(parse: Callable[[str], Named | None], name: str, body: bytes) -> bool:
+    if (named := parse(name)) is not None:
+        unpack_named(body, named)
+    return True
 
 
 def _row(name: str, body: bytes) -> bool:
@@ -134,9 +127,9 @@ _WITHIN: Mapping[tuple[str, str], Callable[[str, str, bytes], bool]] = {
     ("manifests", CONSUMED): _consumed,
 }
 _CHECKS: Mapping[tuple[str, str], Check] = {
-    ("tokens", "entries"): _entry,
-    ("tokens", PACKS): _pack,
-    ("captures", "records"): _capture,
+    ("tokens", "entries"): partial(_text, parse_entry_name),
+    ("tokens", PACKS): partial(_text, lambda name: parse_pack_name(f"{PACKS}/{name}")),
+    ("captures", "records"): partial(_text, parse_capture_name),
     ("ledger", "rows"): _row,
     ("manifests", RECEIPTS): _receipt,
 }

@@ -264,16 +264,23 @@ def _named_by(keys: list[str], names: Callable[[str, bytes], Iterable[str]]) -> 
 
 def _row_key(key: str, body: bytes) -> tuple[str, ...]:
     try:
-        return (_undamaged(key, body)["record"]["staging_key"],)
+        return _staging_keys([_undamaged(key, body)["record"]])
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise _foreign(key) from error
 
 
 def _receipt_keys(key: str, body: bytes) -> tuple[str, ...]:
     try:
-        return tuple(row["staging_key"] for row in _undamaged(key, body)["receipt"]["manifest"])
+        return _staging_keys(_undamaged(key, body)["receipt"]["manifest"])
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise _foreign(key) from error
+
+
+def _staging_keys(rows: Any) -> tuple[str, ...]:
+    found = tuple(row["staging_key"] for row in rows)
+    if not all(isinstance(one, str) for one in found):
+        raise TypeError(found)
+    return found
 
 
 def _undamaged(key: str, body: bytes) -> Any:

@@ -74,7 +74,10 @@ class Spill:
         return path
 
     def kept(self) -> Iterator[Spilled]:
-        """Yield what is kept, oldest first. A file that is not ours holds up no other: it is ``Corrupt`` at the end."""
+        """Yield what is kept, oldest first. One that cannot be read, or is not ours, holds up no other.
+
+        It is ``Corrupt`` at the end.
+        """
         damaged: Corrupt | None = None
         for path in self._files():
             try:
@@ -83,6 +86,9 @@ class Spill:
                 continue
             except Corrupt as error:
                 damaged = damaged or error
+            except OSError as error:
+                reason = f"a kept write cannot be read, path={path}: {error}"
+                damaged = damaged or Corrupt(reason, kind="spill_damaged", hint="see to the disk, or move it away")
         if damaged is not None:
             raise damaged
 

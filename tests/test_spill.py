@@ -60,6 +60,16 @@ def test_a_torn_file_is_named_not_replayed(spill):
         list(spill.kept())
 
 
+def test_a_file_that_the_disk_does_not_give_holds_up_no_other(spill):
+    spill.folder.mkdir(parents=True)
+    (spill.folder / "00000000000000000001-bad.write").mkdir()
+    path, kept = spill.keep(Put(KEY, b"x")), spill.kept()
+    assert next(kept).path == path
+    with pytest.raises(Corrupt, match="a kept write cannot be read, path=") as refused:
+        next(kept)
+    assert refused.value.kind == "spill_damaged"
+
+
 def test_an_unfinished_file_is_no_kept_write(spill):
     path = spill.keep(Put(KEY, b"x"))
     path.with_suffix(".part").write_bytes(b"half")

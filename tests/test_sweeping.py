@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import time
 
+import orjson
 import pytest
 
 from gym_objstore import ledger, tokens
+from gym_objstore.digests import sha256_hex
 from gym_objstore.errors import Corrupt, Denied, Invalid
 from gym_objstore.flow import put, run
 from gym_objstore.keys import parse_staging_key, staged_key
@@ -182,6 +184,18 @@ def test_a_receipt_that_is_none_of_ours_stops_the_sweep(memory, name):
     memory.put(f"manifests/{RUN}/rollout-1/{name}", b"{}")
     with pytest.raises(Corrupt, match=name):
         found_in(memory)
+
+
+@pytest.mark.parametrize("staging_key", [{}, None, 7, ["r/c"]])
+def test_a_ledger_row_that_names_its_staged_row_by_no_text_stops_the_sweep(memory, staging_key):
+    # Two rows of one call, so that what refers to them is read.
+    stage_call(memory, "c0")
+    stage_call(memory, "c0", generated=(99,))
+    body = orjson.dumps({"record": {"staging_key": staging_key}})
+    memory.put(f"ledger/{RUN}/rollout-1/rows/c0/none.{sha256_hex(body)}", body)
+    with pytest.raises(Corrupt, match="cannot be read") as refused:
+        found_in(memory)
+    assert refused.value.kind == "foreign_object"
 
 
 def test_a_ledger_row_of_a_newer_format_stops_the_sweep(memory):

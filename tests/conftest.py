@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gym_objstore.testing.servers import Server
+from tests.leaks import Leaks
 from tests.server_pool import ServerPool, shared_server
 
 # nemo-gym's server side, which these modules import whole, needs Python 3.12.
@@ -37,7 +38,8 @@ settings.load_profile("repeatable")
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        config.stash[_POOL] = ServerPool()
+        pool = config.stash[_POOL] = ServerPool()
+        config.pluginmanager.register(Leaks(pool.secrets))
 
 
 @pytest.hookimpl(optionalhook=True)

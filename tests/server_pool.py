@@ -26,9 +26,14 @@ class ServerPool:
     def __init__(self) -> None:
         self._listener = Listener(family="AF_UNIX", backlog=64)
         self.address = str(self._listener.address)
+        self._answers: dict[str, tuple[servers.Server | None, str]] = {}
         # One thread for the whole run: a server dies with the thread that started it.
         self._thread = threading.Thread(target=self._serve, name="test-servers", daemon=True)
         self._thread.start()
+
+    def secrets(self) -> list[str]:
+        """Return the secret keys of the servers that were started by now."""
+        return [server.secret_key for server, _ in list(self._answers.values()) if server is not None]
 
     def close(self) -> None:
         with Client(self.address) as connection:
@@ -37,7 +42,6 @@ class ServerPool:
         self._listener.close()
 
     def _serve(self) -> None:
-        answers: dict[str, tuple[servers.Server | None, str]] = {}
         with ExitStack() as running:
             while True:
                 # A worker that went away in the middle of its question needs no answer.
@@ -45,9 +49,9 @@ class ServerPool:
                     kind = connection.recv()
                     if kind == _STOP:
                         return
-                    if kind not in answers:
-                        answers[kind] = _start(kind, running)
-                    connection.send(answers[kind])
+                    if kind not in self._answers:
+                        self._answers[kind] = _start(kind, running)
+                    connection.send(self._answers[kind])
 
 
 def shared_server(address: str, kind: str) -> servers.Server:

@@ -13,7 +13,7 @@ import obstore
 from benchmarks.entries import entry
 from benchmarks.harness import Row, at_least, at_most, interleaved_async, medians, on_loop, timed_async, trial
 from gym_objstore import TokenEntry, TokenSink, TokenSource
-from gym_objstore.connection import ParentMemory
+from gym_objstore.cache import ParentMemory
 from gym_objstore.flow import arun
 from gym_objstore.keys import rollout_prefix
 from gym_objstore.lineage import ContextMatcher, Resolver

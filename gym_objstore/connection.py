@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
-from gym_objstore.cache import LruCache
+from gym_objstore.cache import ColumnMemory, ParentMemory
 from gym_objstore.errors import Conflict, Denied, ObjstoreError, Retired, Unavailable, Unusable
 from gym_objstore.flow import Put, arun, run
 from gym_objstore.objects import announcement, write
@@ -33,19 +33,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gym_objstore.flow import Flow
-    from gym_objstore.lineage import Parent
     from gym_objstore.settings import Settings
     from gym_objstore.spill import Spilled
-    from gym_objstore.staged_chains import Columns
     from gym_objstore.store import Store
 
 T = TypeVar("T")
-
-CACHED_TOKENS = 8_000_000
-"""Tokens of parents that a process remembers, as nemo-gym's reference does; 8 bytes each."""
-
-CACHED_CALL = 128
-"""Tokens that every remembered call counts for beside its own: a kilobyte of ids, digests and keys."""
 
 MARK_SECONDS = 5.0
 """How long a marker, already safe on the local disk, is offered to the store before the caller goes on."""
@@ -55,6 +47,8 @@ _REPLAY_PAUSE_LIMIT = 30.0
 
 _open: dict[Settings, Connection] = {}
 _opening = threading.Lock()
+_of_parents: list[dict[Settings, Connection]] = []
+"""What a forked child was born with. A client that is let go of takes locks which the parent's threads may hold."""
 
 
 class Connection:
@@ -65,7 +59,7 @@ class Connection:
         self.store: Store = ObservedStore(open_store(settings.store))
         self.writer = Writer(settings.store.concurrency)
         self.parents = ParentMemory()
-        self.columns: LruCache[Columns] = LruCache(CACHED_TOKENS)
+        self.columns = ColumnMemory()
         self.spill = Spill(settings.spill_dir, self.store.url)
         self.users: WeakSet[object] = WeakSet()
         self._announced, self._offered = set[str](), set[str]()
@@ -218,21 +212,6 @@ class Connection:
         return True
 
 
-class ParentMemory:
-    """Parents by object key, bounded by their tokens."""
-
-    def __init__(self) -> None:
-        self._kept: LruCache[Parent] = LruCache(CACHED_TOKENS)
-
-    def get(self, key: str) -> Parent | None:
-        """Return the remembered parent, if it still is."""
-        return self._kept.get(key)
-
-    def put(self, key: str, parent: Parent) -> None:
-        """Remember a parent."""
-        self._kept.put(key, parent, len(parent.tokens) + CACHED_CALL)
-
-
 class Component:
     """What sinks, sources and resolvers have in common: settings, a lazy connection, pickling and close.
 
@@ -292,6 +271,7 @@ def storable(error: ObjstoreError) -> bool:
 
 
 def _forget_connections() -> None:
+    _of_parents.append(_open.copy())
     _open.clear()
     global _opening  # noqa: PLW0603 - the parent may have held it while forking
     _opening = threading.Lock()

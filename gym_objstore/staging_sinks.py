@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gym_objstore import staging
-from gym_objstore.connection import CACHED_CALL, Component
+from gym_objstore.connection import Component
 from gym_objstore.errors import ObjstoreError
 from gym_objstore.observing import Event, report
 from gym_objstore.settings import Settings
@@ -48,7 +48,7 @@ class StagingSink(Component):
         except Exception as error:  # noqa: BLE001 - what a foreign record or tensor raises must not fail the worker
             report(Event("uncaptured", kind="pack_failed"), "a staged row could not be packed", exc_info=True)
             return StageResult(ok=False, error=f"{type(error).__name__}: {error}")
-        self.connection.columns.put(row.key.text, row.columns, len(row.columns.token_ids) + CACHED_CALL)
+        self.connection.columns.put(row.key.text, row.columns)
         return StageResult(ok=True, staging_key=row.key.text)
 
 
@@ -117,5 +117,5 @@ class StagingSource(Component):
 
     def _remember(self, staging_keys: Sequence[str], rows: Sequence[Columns]) -> dict[str, Columns]:
         for key, row in zip(staging_keys, rows, strict=True):
-            self.connection.columns.put(key, row, len(row.token_ids) + CACHED_CALL)
+            self.connection.columns.put(key, row)
         return dict(zip(staging_keys, rows, strict=True))

@@ -13,8 +13,8 @@ import orjson
 import pytest
 
 from gym_objstore import captures, checking, exporting, ledger, packs, receipts_published, receipts_reading, staging
+from gym_objstore.cache import ParentMemory
 from gym_objstore.codec import unpack
-from gym_objstore.connection import ParentMemory
 from gym_objstore.errors import Retired
 from gym_objstore.flow import run
 from gym_objstore.index import read_index

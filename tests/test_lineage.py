@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from gym_objstore.connection import ParentMemory
+from gym_objstore.cache import ParentMemory
 from gym_objstore.errors import Corrupt, Unavailable
 from gym_objstore.flow import run
 from gym_objstore.lineage import ContextMatcher, Resolver, parent_of

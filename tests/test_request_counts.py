@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from gym_objstore.connection import ParentMemory
+from gym_objstore.cache import ParentMemory
 from gym_objstore.flow import arun, run
 from gym_objstore.lineage import ContextMatcher, Resolver
 from gym_objstore.retirement import Claim, delete_rollouts, drop, retire

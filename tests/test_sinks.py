@@ -7,9 +7,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
+import os
 import pickle
 import threading
 import time
+import weakref
 from weakref import WeakSet
 
 import pytest
@@ -353,6 +355,15 @@ def test_a_sink_that_was_used_works_in_a_child_process(method, request):
     assert child.exitcode == 0
     snapshot = asyncio.run(TokenSource(**place).freeze("r1"))
     assert {one.model_call_id for one in snapshot.entries} == {"parent", "child"}
+
+
+def test_a_forked_child_lets_go_of_nothing_that_its_parent_opened(place):
+    sink = TokenSink(**place)
+    opened = weakref.ref(sink.connection)
+    child = multiprocessing.get_context("fork").Process(target=lambda: os._exit(0 if opened() is not None else 1))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
 
 
 def test_is_process_shared_tells_the_truth(place, tmp_path):

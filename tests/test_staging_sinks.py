@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from gym_objstore import StagingSink, StagingSource
-from gym_objstore.cache import LruCache
+from gym_objstore.cache import ColumnMemory
 from gym_objstore.errors import Corrupt, Denied, NotFound, Unavailable, Unusable
 from gym_objstore.rollout_capture import RolloutTokenCapture
 from gym_objstore.testing.counting import Costs, CountingStore
@@ -153,7 +153,7 @@ class TestPrefix:
         return [sink.stage(one).staging_key for one in self.chain]
 
     def forgotten(self, sink) -> None:
-        sink.connection.columns = LruCache(1_000)
+        sink.connection.columns = ColumnMemory(1_000)
         sink.connection.store.reset()
 
     def test_rows_this_process_staged_cost_nothing(self, sink, source):
@@ -172,7 +172,7 @@ class TestPrefix:
 
     def test_the_memory_is_bounded_and_eviction_only_reads_again(self, sink, source):
         keys = self.staged(sink)
-        sink.connection.columns = LruCache(264)
+        sink.connection.columns = ColumnMemory(264)
         sink.connection.store.reset()
         for _ in range(3):
             assert source.prefix(keys) == [11, 12, 21, 22] * 3
@@ -180,7 +180,7 @@ class TestPrefix:
 
     def test_a_short_row_counts_for_more_than_its_tokens(self, sink, source):
         keys = self.staged(sink)
-        remembered = sink.connection.columns = LruCache(300)
+        remembered = sink.connection.columns = ColumnMemory(300)
         source.prefix(keys)
         assert [key for key in keys if remembered.get(key)] == keys[1:]
 
@@ -261,7 +261,7 @@ LARGE = """
 import resource, sys
 import numpy as np
 from gym_objstore import StagingSink, StagingSource
-from gym_objstore.cache import LruCache
+from gym_objstore.cache import ColumnMemory
 from gym_objstore.testing.staged_rollouts import staged_call
 import json
 

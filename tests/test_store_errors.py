@@ -118,7 +118,8 @@ def test_a_refusal_is_the_same_error_from_every_backend_and_operation(
     assert (type(caught.value), caught.value.kind) == (error, kind)
     assert "store=s3://bucket/root" in caught.value.message
     assert canned.endpoint in caught.value.message
-    assert f"code={code}" in caught.value.message or name == "head"
+    # A HEAD's answer has no body to say it, and fsspec's reads begin with one until the bucket was seen.
+    assert f"code={code}" in caught.value.message or caught.value.message.startswith("head failed")
     assert caught.value.hint or kind in ("server_error", "refused")
 
 

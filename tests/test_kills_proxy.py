@@ -161,6 +161,13 @@ def replayed(place: dict[str, Any]) -> None:
         time.sleep(0.05)
 
 
+def marked(place: dict[str, Any], rollouts: set[str]) -> None:
+    """Return when the disk has a marker of each rollout, which is written after the call was answered."""
+    spill = Spill(place["spill_dir"], place["url"])
+    while not rollouts <= {one.put.key.split("/")[2] for one in spill.kept() if "/markers/" in one.put.key}:
+        time.sleep(0.05)
+
+
 def check(store: CaptureStore, whole: list[Answer]) -> None:
     """Compare what clients received with what is in the bucket, which holds each call once."""
     captured: dict[str, Any] = {}
@@ -231,6 +238,7 @@ def test_a_store_that_is_stopped_under_a_proxy_costs_no_capture(tmp_path):
             network.target = GONE
             whole += asyncio.run(converse(address, "during", 1, killer))
             assert len(Spill(place["spill_dir"], place["url"])) >= CLIENTS
+            marked(place, {f"during-{number}" for number in range(4)})
         with seaweedfs(tmp_path / "server", identities=identities) as server:
             network.target = server.endpoint
             with proxying(url, place) as (address, process):

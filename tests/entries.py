@@ -9,6 +9,15 @@ from typing import Any
 from gym_objstore.records import ParentResolutionStatus, TokenEntry
 from gym_objstore.stamps import stamp_continuation, stamp_lineage
 
+CALL: dict[str, Any] = {
+    "rollout_id": "task-0",
+    "model_call_id": "call-1",
+    "prompt_token_ids": [1, 2, 3],
+    "generation_token_ids": [4, 5],
+    "generation_log_probs": [-0.25, -1.5],
+}
+"""The fields that an entry cannot do without."""
+
 QUESTION = [{"role": "user", "content": "hello"}]
 
 

@@ -21,16 +21,10 @@ from gym_objstore.records import (
     TokenEntry,
     parse_entry,
 )
+from tests.entries import CALL
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "entries.json").read_text("ascii"))
 GOOD = [case for case in VECTORS if case["canonical"] is not None]
-CALL: dict[str, Any] = {
-    "rollout_id": "task-0",
-    "model_call_id": "call-1",
-    "prompt_token_ids": [1, 2, 3],
-    "generation_token_ids": [4, 5],
-    "generation_log_probs": [-0.25, -1.5],
-}
 MATCH = LineageMatch("call-0", (1, 2), "0" * 64)
 
 

@@ -80,6 +80,11 @@ def spoken(call: str) -> str:
     return call if found is None else found
 
 
+def known_as(identifier: str) -> set[str]:
+    """Return what listings may call an id: itself, or where it is too long its segment."""
+    return {identifier, spoken(segment(identifier))}
+
+
 def require_id(identifier: str, what: str) -> str:
     """Return a non-empty id unchanged; raise ``Invalid`` naming ``what`` for anything else."""
     if not isinstance(identifier, str):

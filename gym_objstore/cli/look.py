@@ -116,13 +116,13 @@ def check(
 def _prefixes(store: Store, run_id: str, rollout_id: str | None) -> dict[str, str]:
     """Return the token prefixes to check by rollout. Raises ``NotFound`` for a rollout that no family holds."""
     from gym_objstore.checking import rollouts
-    from gym_objstore.ids import segment, spoken
+    from gym_objstore.ids import known_as
     from gym_objstore.keys import FAMILIES
 
     found = run(rollouts(_FAMILY, run_id), store)
     if rollout_id is None:
         return found
-    names = {rollout_id, spoken(segment(rollout_id))}  # a long id may be listed by its segment
+    names = known_as(rollout_id)
     if known := [found[one] for one in names if one in found]:
         return {rollout_id: known[0]}
     others = (run(rollouts(family, run_id), store) for family in FAMILIES if family != _FAMILY)

@@ -109,10 +109,9 @@ def read_table(file: Path) -> dict[str, Any]:
 def require_known_run(run_id: str, store: Store) -> None:
     """Raise ``NotFound`` for a run that the store has nothing of, so that a mistyped id ends nothing."""
     from gym_objstore.checking import runs
-    from gym_objstore.ids import segment, spoken
+    from gym_objstore.ids import known_as
 
-    # A long id may be known by its segment alone.
-    if not {run_id, spoken(segment(run_id))} & set(run(runs(), store)):
+    if not known_as(run_id) & set(run(runs(), store)):
         hint = "check the url and the run id; list the runs: gym-objstore runs list"
         raise NotFound(f"no such run in this store, run_id={run_id}", kind="no_run", hint=hint)
 
